@@ -11,7 +11,7 @@ PART ?=
 ARGS ?=
 
 .PHONY: demo test test-slow test-long test-dependencies test-lowest torture verdicts mutate lint bench bench-models bench-topics \
-	studio clean help
+	studio dist smoke sbom review clean help
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -81,6 +81,34 @@ bench-models: $(INSTALLED)  ## error and calibration of networks and ratings, ag
 
 studio:  ## build the page of `fokker studio` from studio/ (needs Node)
 	cd studio && npm ci --no-audit --no-fund && npm run types && npm run build
+
+# Tools of a release, which the library itself does not need.
+.venv-dist/.installed:
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip build cyclonedx-bom
+	touch $@
+
+# Times in the archives are those of the last commit, so that anybody gets the same bytes from it.
+dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
+dist: .venv-dist/.installed  ## wheel and sdist, built twice to the same bytes
+	rm -rf dist build/again
+	.venv-dist/bin/python -m build --outdir dist
+	.venv-dist/bin/python -m build --outdir build/again
+	cd dist && sha256sum fokker-* > SHA256SUMS && cat SHA256SUMS
+	cd build/again && sha256sum --check --quiet ../../dist/SHA256SUMS
+
+smoke: dist  ## the wheel in a clean environment: commands, a run, and the page of the studio
+	rm -rf .venv-smoke
+	$(PYTHON) -m venv .venv-smoke
+	.venv-smoke/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[studio]"
+	cd dist && ../.venv-smoke/bin/python -I ../tests/smoke.py
+
+sbom: smoke  ## what the wheel is installed with, as CycloneDX: dist/fokker.cdx.json
+	.venv-dist/bin/cyclonedx-py environment --output-reproducible --output-file dist/fokker.cdx.json .venv-smoke/bin/python
+
+review: .venv-dist/.installed  ## the checklist of Scientific Python for repositories
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check 'sp-repo-review[cli]'
+	.venv-dist/bin/repo-review .
 
 clean:  ## remove the virtual environment and caches
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache

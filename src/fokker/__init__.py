@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fokker.run.trace import Trace
     from fokker.run.tuning import Tuning
     from fokker.samplers import schedules
+    from fokker.samplers.citation import cite
     from fokker.samplers.lazy import lazy
     from fokker.targets import (
         Density,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         constrain,
         constraints,
         find_mode,
+        from_bambi,
         from_numpyro,
         from_pymc,
         from_stan,
@@ -66,6 +68,7 @@ __all__ = [
     "Tuning",
     "batches",
     "check",
+    "cite",
     "complete",
     "constrain",
     "constraints",
@@ -76,6 +79,7 @@ __all__ = [
     "dynamics",
     "fields",
     "find_mode",
+    "from_bambi",
     "from_numpyro",
     "from_pymc",
     "from_stan",
@@ -111,9 +115,11 @@ _NAMES = {
     "run.processes": "processes",
     "run.trace": "Trace",
     "run.tuning": "Tuning",
+    "samplers.citation": "cite",
     "samplers.lazy": "lazy",
     "samplers.schedules": "schedules",
-    "targets": "Density Posterior Table Target constrain find_mode from_numpyro from_pymc from_stan tables",
+    "targets": "Density Posterior Table Target constrain find_mode tables "
+    "from_bambi from_numpyro from_pymc from_stan",
     "targets.constraints": "constraints",
 }
 _HOMES = dict(zip(__all__, __all__, strict=True)) | {

@@ -306,7 +306,8 @@ def test_sample_says_what_is_wrong_with_the_model(fokker, tmp_path):
         (["--sampler", "sgdl"], "Did you mean 'sgld'"),
         (["--init", "start"], "no name 'start'"),
         (["--sampler", "sgld", "--step-size", -1.0], "positive"),
-        (["--batch-size", 1000, "--step-size", 0.01], "batch size"),
+        (["--sampler", "sgld", "--batch-size", 1000, "--step-size", 0.01], "batch size"),
+        (["--step-size", 0.01], "are for one sampler: name it, as in --sampler nuts"),
     ):
         code, _, err = fokker(
             "sample", f"{path}:target", "--steps", 10, "--out", tmp_path / "out", *arguments

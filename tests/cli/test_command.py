@@ -808,10 +808,9 @@ def test_a_matrix_leaves_no_column_out_in_silence(tmp_path):
     assert data.matrix("a", "y").shape == (3, 2)
 
 
-@pytest.mark.parametrize(("batch", "sampler"), [([], "nuts"), (["--batch-size", "5"], "sgld")])
-def test_without_a_batch_size_the_sampler_is_nuts(batch, sampler, monkeypatch, tmp_path):
+def test_without_a_sampler_one_is_chosen(monkeypatch, tmp_path):
     runs = []
     monkeypatch.setattr(call, "run_sampler", lambda options, *_: runs.append(options) or 0)
-    command = ["sample", "model.py", "--steps", "10", "--out", str(tmp_path), *batch]
+    command = ["sample", "model.py", "--steps", "10", "--out", str(tmp_path)]
     assert CliRunner().invoke(app, command).exit_code == 0
-    assert (runs[0]["sampler"], runs[0]["chains"]) == (sampler, 4)
+    assert (runs[0]["sampler"], runs[0]["chains"]) == ("auto", 4)

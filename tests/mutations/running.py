@@ -562,11 +562,11 @@ MUTATIONS = [
         ("sample::starts_per_chain_say_how_many_chains_there_are",),
     ),
     Mutation(
-        "cli/sample.py",
-        '"nuts" if batch_size is None else "sgld"',
-        '"sgld"',
-        "without a batch size the command takes sgld",
-        ("command::without_a_batch_size_the_sampler_is_nuts",),
+        "cli/model_file.py",
+        "if settings or step_size is not None:",
+        "if settings:",
+        "a step size is left out in silence where the sampler is chosen",
+        ("cli::sample_says_what_is_wrong_with_the_model",),
     ),
     Mutation(
         "run/call.py",
@@ -644,5 +644,49 @@ MUTATIONS = [
         "lambda r: _Kinetic(mass)(r))",
         "a sampler of underdamped dynamics cannot be pickled",
         ("every_sampler::a_sampler_on_its_target_can_be_pickled",),
+    ),
+    Mutation(
+        "samplers/plain.py",
+        "        dynamics, z, chart = placed._enter(placed.init(theta, key=key))\n"
+        "        return drift_time(dynamics, z, chart.gradient(",
+        "        dynamics, z, chart = placed.placed, placed.init(theta, key=key).z, placed\n"
+        "        return drift_time(dynamics, z, (lambda gradient: gradient)(",
+        "step sizes of a sampler with a mass matrix are tried from the time scales of theta",
+        ("samplers::the_fastest_time_is_that_in_the_coordinates_of_a_step",),
+    ),
+    Mutation(
+        "run/choice.py",
+        "    if scales[0] <= _FLAT * scales[-1]:",
+        "    if False:",
+        "control variates are taken at a mode without curvature",
+        ("choice::without_a_mode_the_next_rule_holds",),
+    ),
+    Mutation(
+        "run/choice.py",
+        "options.batch_size is None or case.size > MOST_CURVED",
+        "options.batch_size is None",
+        "the curvature of any number of parameters is a matrix",
+        ("choice::the_first_rule_that_holds_decides",),
+    ),
+    Mutation(
+        "run/choice.py",
+        "case.size <= MOST_FOR_NUTS",
+        "case.size < MOST_FOR_NUTS",
+        "the limit of nuts is not that of the table",
+        ("choice::the_first_rule_that_holds_decides",),
+    ),
+    Mutation(
+        "run/choice.py",
+        "np.linalg.inv(np.linalg.cholesky(precision)).T",
+        "np.linalg.inv(np.linalg.cholesky(precision))",
+        "starts around the mode have another covariance than the posterior",
+        ("choice::minibatches_are_taken_around_the_mode_in_the_units_of_its_curvature",),
+    ),
+    Mutation(
+        "diagnostics/_spread.py",
+        'return "the density has no gradient"',
+        "pass",
+        "a density without a gradient is differentiated for the summary",
+        ("choice::a_run_says_which_sampler_was_chosen_and_why",),
     ),
 ]

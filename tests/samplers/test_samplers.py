@@ -597,3 +597,14 @@ def test_the_default_thermostat_absorbs_the_noise_of_minibatches(optimised):
 
     assert abs(variance() - 1) < 0.1
     assert variance(thermostat_mass=1.0) > 1.5
+
+
+@pytest.mark.parametrize("make", [samplers.sghmc, samplers.sgnht])
+def test_the_fastest_time_is_that_in_the_coordinates_of_a_step(make):
+    """With the curvature as the mass matrix, every target is one of unit curvature."""
+    curvature, theta, key = jnp.array([1e4, 1e-2]), jnp.zeros(2), jax.random.key(0)
+    narrow = fk.Density(lambda theta: -jnp.sum(curvature * theta**2) / 2)
+    unit = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    settings = {"step_size": 1e-3, **({"thermostat_mass": 1.0} if make is samplers.sgnht else {})}
+    scaled = make(**settings, mass_matrix=curvature).fastest_time(narrow, 1.0, theta, key)
+    np.testing.assert_allclose(scaled, make(**settings).fastest_time(unit, 1.0, theta, key), rtol=1e-4)

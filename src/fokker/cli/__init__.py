@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fokker.cli import check, data, lab, lda, sample, studio
+from fokker.cli import check, cite, data, lab, lda, sample, studio
 from fokker.cli.console import show_error
 from fokker.cli.flags import with_flags
 from fokker.cli.help import Command, Group
@@ -18,13 +18,15 @@ app = typer.Typer(
     help="Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, "
     "and check whether it is right.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(lda.app, name="lda")
 app.add_typer(data.app, name="data")
 _OF_RUNS = (sample.resume, sample.report, sample.predict)  # they go on with a run of `fokker sample`
-_COMMANDS = (lab.demo, check.check, check.complete, sample.sample, *_OF_RUNS, lab.reproduce, studio.studio)
+_COMMANDS = (
+    *(lab.demo, check.check, check.complete, sample.sample, *_OF_RUNS),
+    *(lab.reproduce, studio.studio, cite.cite),
+)
 for _command in _COMMANDS:
     app.command()(_command)
 for _registered in (*app.registered_commands, *lda.app.registered_commands, *data.app.registered_commands):

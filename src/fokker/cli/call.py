@@ -22,6 +22,7 @@ from fokker.cli.stored import MODEL_OPTIONS, option_of_run, written_command
 from fokker.gradients import control_variates
 from fokker.rows.delimited import TextFormat
 from fokker.rows.table import Columns, read_table
+from fokker.run.choice import AUTO
 from fokker.run.positions import PerChain
 from fokker.run.processes import by_first
 from fokker.run.store import has_run
@@ -54,7 +55,8 @@ class Call:
             mode = self._mode(folder)
             self.options["init"] = mode if start == "mode" else self.options["init"]
             self.options["gradient"] = control_variates(mode) if gradient != "minibatch" else None
-        self.title = f"{model.source} by {options['sampler']}"
+        by = "a sampler chosen for it" if self.sampler == AUTO else options["sampler"]
+        self.title = f"{model.source} by {by}"
 
     def _mode(self, folder: Path) -> Any:
         """The mode of the target, found from init, or that of the run in the folder."""

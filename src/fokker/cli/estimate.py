@@ -19,6 +19,7 @@ from fokker.rows import leaves
 from fokker.run.api import prepared
 from fokker.run.call import Call, Options
 from fokker.run.candidates import with_tuned
+from fokker.run.choice import chosen as choose
 from fokker.run.journal import JOURNAL
 from fokker.run.learn import WARM_UP
 from fokker.run.step_plan import StepPlan
@@ -56,14 +57,17 @@ def estimate(
     A short run is measured. A sampler whose step size is tuned takes the same time per step with any, and
     trials of the search are measured beside it; one that adapts by warm-up has a short warm-up first.
     """
-    chosen: Any = by_name(sampler)(step_size=AUTOMATIC) if isinstance(sampler, str) else sampler
+    decided = choose(Call(target, sampler, Options(**{**options, "out": None})))
+    named: Any = decided.sampler
+    is_name = isinstance(named, str)
+    chosen: Any = by_name(named)(step_size=AUTOMATIC) if is_name else named
     adapts = chosen.is_automatic and chosen.learns
     tuned = chosen.is_automatic and not chosen.learns
     warm_up = int(options["warm_up"] or WARM_UP) if adapts else 0
-    make = by_name(sampler) if isinstance(sampler, str) else chosen
-    trial = with_tuned(make, _TINY, 1.0) if tuned else sampler
+    make = by_name(named) if is_name else chosen
+    trial = with_tuned(make, _TINY, 1.0) if tuned else named
     trial_warm_up = min(warm_up, _WARM_UP) if adapts else options["warm_up"]
-    call = Options(**{**options, "warm_up": trial_warm_up, "out": None, "progress": False})
+    call = dataclasses.replace(decided.options, warm_up=trial_warm_up, progress=False)
     start = time.monotonic()
     run = prepared(Call(target, trial, call))
     preparing = time.monotonic() - start
@@ -87,7 +91,7 @@ def estimate(
         title,
         f"target: {type(target).__name__}, {_of_data(target)}{scalars:,} "
         + ("parameter" if scalars == 1 else "parameters"),
-        f"sampler: {_sampler_text(sampler, chosen, tuned, adapts)}",
+        f"sampler: {decided.chosen or _sampler_text(named, chosen, tuned, adapts)}",
         f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}; {num_draws:,} draws per chain are kept",
         f"rows per step: {rows}",
         f"output: {out}, " + ("a new run" if overwrite else output(target, sampler, options, out, settings)),

@@ -213,7 +213,8 @@ class Model:
         return functools.partial(init, **{DATA: data}) if rest else init(**{DATA: data})
 
     def sampler(self, name: str, step_size: float | None, settings: Mapping[str, Any]) -> Any:
-        """The sampler of that name, in the file or in fk.samplers; a name where all of it is to be tuned."""
+        """The sampler of that name, in the file or in fk.samplers; a name where all of it is to be found."""
+        from fokker.run.choice import AUTO
         from fokker.samplers import Sampler
         from fokker.samplers.by_name import by_name
         from fokker.samplers.schedules import AUTOMATIC
@@ -228,6 +229,13 @@ class Model:
             return own if step_size is None else own.with_step_size(step_size)
         if inspect.isfunction(own) and own.__module__ == self.module.__name__:
             return self._own_sampler(name, own, step_size, settings)
+        if name == AUTO:
+            if settings or step_size is not None:
+                raise CommandError(
+                    "--step-size and --set sampler.… are for one sampler: name it, as in --sampler nuts or "
+                    "--sampler sgld; with --sampler auto its settings are found."
+                )
+            return name
         make = by_name(name)
         known = [parameter for parameter in inspect.signature(make).parameters if parameter != "step_size"]
         _check_known(settings, known, f"the sampler {name!r}")

@@ -36,7 +36,10 @@ _CONFIG = (
     "Options of this command by their names, and the tables model and sampler for --set. What is given here "
     "comes before it."
 )
-_SAMPLER = "The name of a sampler in fk.samplers or in the file. Default: nuts; with --batch-size sgld."
+_SAMPLER = (
+    "The name of a sampler in fk.samplers or in the file; auto chooses one for the model, the data and "
+    "--batch-size, and says why."
+)
 _START = "Where chains start: at init, or at the mode, which is found from there with all the data."
 _GRADIENT = (
     "What is made of the rows of a step: with control variates at the mode, the noise of the gradient is "
@@ -92,7 +95,7 @@ def sample(
     missing: Annotated[str | None, option(_MISSING, "TEXT,…")] = None,
     settings: Annotated[list[str] | None, option(_SET, "KEY=VALUE", "--set")] = None,
     config: Annotated[Path | None, option(_CONFIG, "FILE.toml", callback=_read_config, is_eager=True)] = None,
-    sampler: Annotated[str | None, option(_SAMPLER)] = None,
+    sampler: Annotated[str, option(_SAMPLER)] = "auto",
     step_size: Annotated[float | None, option("The step size. Default: tuned by short runs.")] = None,
     init: Annotated[
         str, option("The name in the file of the initial position, or a function of a key.")
@@ -140,7 +143,6 @@ def sample(
         "text": {name: parameters[name] for name in _TEXT_OPTIONS}
         | {"missing": None if missing is None else parse_list(missing)},
         "settings": parse_settings(settings or [], context.meta.get(_SETTINGS)),
-        "sampler": sampler or ("nuts" if batch_size is None else "sgld"),
         "precision": "double" if double else None,
     }
     for flag, value, known in (

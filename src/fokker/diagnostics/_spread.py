@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fokker._core.labels import named_leaves
@@ -19,7 +20,7 @@ from fokker.diagnostics._tails import heavy_tails, is_flat_outwards, tail_expone
 from fokker.diagnostics.configurational import FALSE_ALARMS, Groups, Spread, Walls, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.dynamics.hamiltonian import Hamiltonian
-from fokker.targets.target import Target, TargetWithData
+from fokker.targets.target import Target, TargetWithData, has_gradient
 
 if TYPE_CHECKING:
     from fokker.run.call import Origin
@@ -86,6 +87,8 @@ def why_not_compared(trace: "Trace", target: Target | None, has_many: bool) -> s
         return "the target of this sampler is not known: give it to fk.sample"
     if not trace.settings.get("temperature", 1.0) > 0:
         return "at temperature 0 there is no distribution to compare with"
+    if not has_gradient(target, jax.tree.map(lambda x: jnp.asarray(x[0, 0]), trace.positions)):
+        return "the density has no gradient"
     if has_many and walls_of(trace.origin.sampler, trace.positions) is not None:
         return "random directions over many parameters cross the walls of the target"
     return ""

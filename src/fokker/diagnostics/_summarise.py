@@ -323,6 +323,8 @@ def _context(trace: "Trace", findings: list[Finding], comparison: Comparison, co
 
 def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
     notes = []
+    if reason := trace.settings.get("chosen"):
+        notes.append(f"the sampler was chosen automatically: {reason}")
     if trace.one_start:
         notes.append(
             "all chains started at one point, so that R-hat is less able to detect that they disagree; give "

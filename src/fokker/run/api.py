@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import jax
 from jaxtyping import Array, Key
+from rich.console import Console
 
 from fokker._core.keys import checked_key, key_of_seed
 from fokker._core.paths import as_path
@@ -14,6 +15,7 @@ from fokker.gradients import Estimator
 from fokker.rows import reading
 from fokker.run.call import NAMES, STORED, BatchKind, Call, Options
 from fokker.run.changed import forget_changed
+from fokker.run.choice import AUTO, chosen
 from fokker.run.journal import Journal
 from fokker.run.learn import learn
 from fokker.run.loop import Run
@@ -35,6 +37,9 @@ from fokker.targets.target import Target
 
 def prepared(call: Call) -> Run:
     """The run of a call, after tuning and warm-up and before its first step."""
+    call = chosen(call)
+    if call.chosen and call.options.progress and call.devices.is_first:
+        Console(stderr=True).print(f"sampler: {call.chosen}", markup=False, highlight=False, soft_wrap=True)
     planned = plan(call)
     forget_changed(planned.target, planned.sampler, planned.options.init, planned.keys)
     return Run(start(learn(planned)))
@@ -42,7 +47,7 @@ def prepared(call: Call) -> Run:
 
 def sample(
     target: Target | None,
-    sampler: Sampler | str,
+    sampler: Sampler | str = AUTO,
     *,
     init: Init,
     steps: int,
@@ -80,9 +85,11 @@ def sample(
 
     - `target`: a `fk.Density` or `fk.Posterior`, or a model of `fk.from_numpyro`, `fk.from_pymc` or
       `fk.from_stan`. With one of `fk.constrain`, `init` and the draws meet the constraints.
-    - `sampler`: one of `fk.samplers`, or its name. A name, and a sampler made with `step_size="auto"`, have
-      their step size found first: in warm-up by those that learn, such as `fk.samplers.nuts()`, else by
-      `fk.tune`, which finds the friction of a sampler given by name too.
+    - `sampler`: one of `fk.samplers`, its name, or "auto" (the default), which takes the first rule of the
+      table in docs/choosing.md that holds; `trace.settings["chosen"]` and the summary say which and why. A
+      name, and a sampler made with `step_size="auto"`, have their step size found first: in warm-up by those
+      that learn, such as `fk.samplers.nuts()`, else by `fk.tune`, which finds the friction of a sampler given
+      by name too.
     - `init`: theta, the same for all chains; a function of a key that draws it for each; or
       `fk.PerChain(positions)`, a tree like theta whose leaves have a leading axis over chains. An array is
       always one theta, also if its first axis has as many entries as there are chains.

@@ -98,7 +98,8 @@ class Call:
     """What `fk.sample` was called with.
 
     `resumed`: the trace that goes on. `sample`: the function itself, to call again. `writes`: whether the run
-    in its folder goes on; else it is only compared with this one.
+    in its folder goes on; else it is only compared with this one. `chosen`: why this sampler, where
+    `sampler="auto"` chose it.
     """
 
     target: Any
@@ -108,6 +109,7 @@ class Call:
     devices: Devices = field(default_factory=OneDevice)
     sample: "Callable[..., Trace] | None" = None
     writes: bool = True
+    chosen: str = ""
 
     def to_repeat(self, sampler: Sampler | Callable[..., Sampler] | str, options: Options) -> "Call":
         """The call of a second run, without what belongs to this one."""

@@ -51,6 +51,8 @@ _SETTINGS: Mapping[str, _Types] = {
     **STORED,
     "step_size": (*_NUMBER, str, _NOTHING),
     "sampler": (str, _NOTHING),
+    "sampler_name": str,
+    "chosen": str,
 }
 _LEARNED: Mapping[str, _Types] = {"tuned": dict, "settings": dict, "notes": list}
 

@@ -201,12 +201,16 @@ class Run:
         """The settings of the trace: those of the call, and what the sampler says where that does not."""
         ready = self.started.ready
         settings = {name: value for name, value in ready.plan.settings.items() if name != "key"}
+        before = {} if self.resumed is None else self.resumed.settings
+        chosen = ready.plan.call.chosen or before.get("chosen")
         return {
             "taken": self.recording.done,
             "sampler": str(self.sampler),
+            "sampler_name": self.sampler.name,
             "step_size": self.sampler.own_step_size,
             **settings,
             "temperature": float(ready.temperature),
+            **({"chosen": chosen} if chosen else {}),
         }
 
     def _proposal(self, signal_received: int) -> Decision:

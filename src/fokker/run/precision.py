@@ -67,7 +67,7 @@ def in_its_precision(
     """A method of a trace in the precision of the run: its target may be of double precision."""
 
     @functools.wraps(method)
-    def called(trace: "Trace", *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def called(trace: "Trace", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         with computing_in(trace.settings.get("precision")):
             return method(trace, *args, **kwargs)
 

@@ -288,6 +288,7 @@ def used_settings(sampler: Sampler, chains: int, temperature: float) -> dict[str
     is_number = size is not None and not callable(size) and np.ndim(size) == 0
     return {
         "sampler": str(sampler),
+        "sampler_name": sampler.name,
         "chains": chains,
         "temperature": float(temperature),
         "step_size": float(size) if is_number else None,

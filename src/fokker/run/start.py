@@ -116,7 +116,8 @@ def _opened(ready: Ready, states: PyTree[Array], origin: Origin, path: Path) -> 
             "environment": environment(),
             "fingerprints": fingerprints(plan.target, placed, plan.batches, states, starts),
             LEARNED: text,
-            "used": used_settings(placed, plan.steps.chains, ready.temperature),
+            "used": used_settings(placed, plan.steps.chains, ready.temperature)
+            | ({"chosen": plan.call.chosen} if plan.call.chosen else {}),
             "notes": list(origin.notes),
             "one_start": origin.one_start,
             "labels": labels_of(plan.target).written(),

@@ -150,10 +150,10 @@ class Plain(OfDynamics):
     def fastest_time(
         self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]
     ) -> float:
-        """That of its dynamics, by the first rows of many data."""
+        """That of its dynamics in the coordinates of a step, by the first rows of many data."""
         placed = self.on(target, temperature)
-        z = placed.init(theta, key=key).z
-        return drift_time(placed.placed, z, jax.grad(large_batch_potential(placed.own_target)))
+        dynamics, z, chart = placed._enter(placed.init(theta, key=key))
+        return drift_time(dynamics, z, chart.gradient(jax.grad(large_batch_potential(placed.own_target))))
 
     def noise_variances(
         self, state: SamplerState, positions: PyTree[Array], batch: PyTree[Array]

@@ -1,5 +1,7 @@
 """The dynamics with exact gradients and no correction."""
 
+import dataclasses
+
 from fokker.fields import FieldLike
 from fokker.integrators import ExactOU
 from fokker.samplers.plain import Plain
@@ -26,7 +28,7 @@ def ula(step_size: StepSize = AUTOMATIC, D: FieldLike = 1.0) -> Plain:
     trace = fk.sample(target, fk.samplers.ula(0.01), init=jnp.zeros(2), steps=1000)
     ```
     """
-    return sgld(step_size, D)
+    return dataclasses.replace(sgld(step_size, D), name="ula")
 
 
 def ulmc(step_size: StepSize = AUTOMATIC, friction: FieldLike = 1.0, mass: FieldLike = 1.0) -> Plain:
@@ -49,4 +51,4 @@ def ulmc(step_size: StepSize = AUTOMATIC, friction: FieldLike = 1.0, mass: Field
     trace = fk.sample(target, fk.samplers.ulmc(0.1, friction=1.0), init=jnp.zeros(2), steps=1000)
     ```
     """
-    return sghmc(step_size, friction, mass, integrator=ExactOU())
+    return dataclasses.replace(sghmc(step_size, friction, mass, integrator=ExactOU()), name="ulmc")

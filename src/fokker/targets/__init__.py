@@ -1,5 +1,6 @@
 """Targets: the densities to sample from, each given by its potential U(theta) = -log p(theta)."""
 
+from fokker.targets.bambi_model import from_bambi
 from fokker.targets.constrained import Constrained, constrain
 from fokker.targets.density import Density
 from fokker.targets.mode import find_mode
@@ -19,6 +20,7 @@ __all__ = [
     "TargetWithData",
     "constrain",
     "find_mode",
+    "from_bambi",
     "from_numpyro",
     "from_pymc",
     "from_stan",

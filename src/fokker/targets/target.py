@@ -226,6 +226,23 @@ def labels_of(target: object) -> Labels:
     return target.labels() if isinstance(target, Target) else NO_LABELS
 
 
+def has_gradient(target: Target, theta: PyTree[Array]) -> bool:
+    """Whether JAX differentiates the potential; functions of the host, for one, have no derivative.
+
+    It is traced and not computed. A potential that cannot be evaluated at all is left to other checks.
+    """
+    potential = target.on_first_rows().potential
+    try:
+        jax.eval_shape(jax.grad(potential), theta)
+    except (TypeError, ValueError, NotImplementedError):
+        try:
+            jax.eval_shape(potential, theta)
+        except Exception:
+            return True
+        return False
+    return True
+
+
 def check_is_target(target: object) -> None:
     """Raise unless `target` derives from `Target`."""
     if not isinstance(target, Target):

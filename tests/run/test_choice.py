@@ -1,0 +1,149 @@
+"""`sampler="auto"`: the table of docs/choosing.md is that of the code, and each rule makes a run to use."""
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from fokker.run.call import Call, Options
+from fokker.run.choice import MOST_CURVED, MOST_FOR_NUTS, RULES, chosen
+
+NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+
+
+def by_a_loop(theta):
+    """A normal density by a loop of unknown length, which JAX does not differentiate backwards."""
+    return jax.lax.while_loop(
+        lambda carry: carry[0] < 3,
+        lambda carry: (carry[0] + 1, carry[1] - jnp.sum(theta**2) / 6),
+        (0, jnp.zeros(())),
+    )[1]
+
+
+WITHOUT_GRADIENT = fk.Density(by_a_loop)
+
+
+def regression(rows=400, width=2):
+    """Columns that are correlated and of different scales."""
+    x = np.cumsum(np.random.default_rng(0).normal(size=(rows, width)), axis=1) * np.linspace(1, 5, width)
+    return fk.Posterior(
+        lambda theta: -jnp.sum(theta**2) / 2,
+        lambda theta, row: -((row["y"] - row["x"] @ theta) ** 2) / 2,
+        {"x": x.astype(np.float32), "y": x.sum(1).astype(np.float32)},
+    )
+
+
+def choice(target, init, **options):
+    return chosen(Call(target, "auto", Options(init=init, steps=100, **options)))
+
+
+def rule_of(call):
+    return next(
+        i for i, rule in enumerate(RULES) if call.chosen.startswith(f"{rule.sampler}, since {rule.when}")
+    )
+
+
+def test_the_table_in_the_documentation_is_that_of_the_code():
+    text = Path(__file__).parents[2].joinpath("docs", "choosing.md").read_text()
+    rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", text, re.M)
+    assert [row for row in rows if row[0] in {rule.when for rule in RULES}] == [
+        (rule.when, f"`{rule.sampler}`" if rule.sampler != "none" else "none", rule.why) for rule in RULES
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "init", "options", "rule", "name"),
+    [
+        (WITHOUT_GRADIENT, jnp.zeros(2), {}, 1, "rwm"),
+        (regression(), jnp.zeros(2), {"batch_size": 20}, 2, "sgnht"),
+        (regression(width=MOST_CURVED + 1), jnp.zeros(MOST_CURVED + 1), {"batch_size": 20}, 3, "sgnht"),
+        (NORMAL, jnp.zeros(MOST_FOR_NUTS + 1), {}, 4, "mclmc"),
+        (NORMAL, jnp.zeros(MOST_FOR_NUTS), {}, 5, "nuts"),
+        (fk.constrain(NORMAL, "positive"), fk.PerChain(jnp.ones((2, 3))), {"chains": 2}, 5, "nuts"),
+        (regression(), lambda key: jax.random.normal(key, (2,)), {"chains": 500}, 5, "nuts"),
+    ],
+)
+def test_the_first_rule_that_holds_decides(target, init, options, rule, name):
+    call = choice(target, init, **options)
+    assert rule_of(call) == rule
+    assert call.sampler == name or call.sampler.name == name
+
+
+def test_a_given_sampler_stays():
+    call = Call(NORMAL, "sgld", Options(init=jnp.zeros(2), steps=1))
+    assert chosen(call) is call
+
+
+def test_minibatches_are_taken_around_the_mode_in_the_units_of_its_curvature():
+    target = regression()
+    options = choice(target, jnp.zeros(2), batch_size=20)
+    x = np.asarray(target.data["x"], float)
+    precision = x.T @ x + np.eye(2)
+    factor = np.asarray(options.sampler.mass_matrix.factor, float)
+    np.testing.assert_allclose(factor @ factor.T, np.linalg.inv(precision), rtol=1e-4)
+    starts = jax.vmap(options.options.init)(jax.random.split(jax.random.key(0), 4000))
+    L = np.linalg.cholesky(precision)
+    np.testing.assert_allclose(L.T @ np.cov(starts.T) @ L, np.eye(2), atol=0.1)  # 4.5 standard errors
+    np.testing.assert_allclose(
+        np.mean(starts, 0), np.linalg.solve(precision, x.T @ target.data["y"]), rtol=1e-2
+    )
+    own = fk.gradients.svrg(10)
+    assert choice(target, jnp.zeros(2), batch_size=20, gradient=own).options.gradient is own
+
+
+def test_without_a_mode_the_next_rule_holds():
+    flat = fk.Posterior(
+        lambda theta: 0.0 * theta.sum(), lambda theta, x: -((theta[0] - x) ** 2), np.ones(50, np.float32)
+    )
+    assert rule_of(choice(flat, jnp.zeros(2), batch_size=5)) == 3
+
+
+def test_a_stream_is_refused_with_what_to_give_instead():
+    batches = [np.ones(4, np.float32)] * 3
+    target = fk.Posterior(lambda t: -(t**2), lambda t, x: -((x - t) ** 2), lambda: batches, size=100)
+    with pytest.raises(ValueError, match=r"stream of batches: give a sampler with a step size"):
+        choice(target, 0.0)
+
+
+def test_a_run_says_which_sampler_was_chosen_and_why(tmp_path):
+    options = {
+        "init": lambda key: jax.random.normal(key, (2,)),
+        "steps": 4000,
+        "chains": 2,
+        "progress": False,
+    }
+    trace = fk.sample(WITHOUT_GRADIENT, warm_up=200, **options, out=tmp_path / "run")
+    reason = f"rwm, since {RULES[1].when}: {RULES[1].why}"
+    summary = trace.summary()
+    assert trace.settings["chosen"] == fk.open(tmp_path / "run").settings["chosen"] == reason
+    assert f"Note: the sampler was chosen automatically: {reason}." in str(summary)
+    assert "Do not use" not in str(summary.grade)
+    again = fk.sample(WITHOUT_GRADIENT, "auto", warm_up=200, **options, out=tmp_path / "run")
+    np.testing.assert_array_equal(again.samples, trace.samples)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "init", "options"),
+    [
+        (regression(20_000, 5), jnp.zeros(5), {"batch_size": 100, "steps": 4000}),
+        (
+            fk.Posterior(  # flat along one direction but for the prior: no curvature to speak of
+                lambda theta: -jnp.sum(jnp.log1p(theta**2 / 100)),
+                lambda theta, x: -((theta[0] - x) ** 2) / 2,
+                np.linspace(-1, 1, 50, dtype=np.float32),
+            ),
+            jnp.zeros(2),
+            {},
+        ),
+        (NORMAL, jnp.zeros(MOST_FOR_NUTS + 1), {"steps": 500, "chains": 2}),
+    ],
+)
+def test_each_rule_makes_a_run_that_can_be_used(optimised, target, init, options):
+    trace = fk.sample(target, "auto", init=init, progress=False, **{"steps": 1000, **options})
+    assert trace.settings["chosen"]
+    assert "Do not use" not in str(trace.summary().grade)

@@ -1,0 +1,123 @@
+"""The models of docs/classics.md: three ways of writing each have one density."""
+
+import inspect
+import re
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from conftest import quick_jit
+from fokker._core.precision import computing_in
+from fokker._core.state import ravel, unravel
+from fokker._core.statistics import effective_sample_size
+
+pytestmark = [
+    pytest.mark.dependencies,
+    pytest.mark.filterwarnings("ignore"),  # of what PyMC and NumPyro use of others
+]
+
+PAGE = Path(__file__).parents[2] / "docs" / "classics.md"
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+INTRODUCTION, *SECTIONS = PAGE.read_text(encoding="utf-8").split("\n## ")
+MODELS = {section.splitlines()[0]: _BLOCK.findall(section) for section in SECTIONS}
+# Those that are compared with PyMC every time: converting a model of PyMC takes seconds.
+QUICK = {"A mixture"}
+
+
+def as_pymc(name, theta):
+    """theta in the variables of the PyMC model, where they are others."""
+    if not name.startswith("Varying slopes"):
+        return theta
+    factor = theta["scale"][:, None] * theta["L"]
+    rest = {n: x for n, x in theta.items() if n not in ("L", "scale")}
+    return {**rest, "L": factor[np.tril_indices(2)]}
+
+
+def run(name, ways):
+    """The names that a section defines; `ways`: how many of its programs run: Fokker, NumPyro and PyMC."""
+    space = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for program in [*_BLOCK.findall(INTRODUCTION), *MODELS[name][:ways]]:
+            exec(program, space)
+    return space
+
+
+def log_densities(targets, name, points):
+    """log p of each target in the unconstrained coordinates of the first, at points of these."""
+    first, *others = targets
+
+    def of_first(y):
+        return -first.potential(y)
+
+    def of_other(other, convert):
+        def log_density(y):
+            def move(x):
+                theta = first.constrain(unravel(x, y))
+                return other.unconstrain(as_pymc(name, theta) if convert else theta)
+
+            jacobian = jax.jacobian(lambda x: ravel(move(x)))(ravel(y))
+            return jnp.linalg.slogdet(jacobian)[1] - other.potential(move(ravel(y)))
+
+        return log_density
+
+    functions = [of_first, *(of_other(other, number == 1) for number, other in enumerate(others))]
+    return np.array([[float(f(y)) for y in points] for f in map(quick_jit, functions)])
+
+
+def test_there_are_ten():
+    assert len(MODELS) == 10
+    assert all(len(programs) == 3 for programs in MODELS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [
+        *((name, 3 if name in QUICK else 2) for name in MODELS),
+        *(pytest.param(name, 3, marks=pytest.mark.slow) for name in MODELS if name not in QUICK),
+    ],
+)
+def test_the_log_densities_differ_by_a_constant(name, ways):
+    with computing_in("double"), jax.numpy_rank_promotion("allow"):  # which NumPyro and PyMC use
+        space = run(name, ways)
+        targets = [space[n].stored() for n in ("target", "with_numpyro", "with_pymc")[:ways]]
+        keys = jax.random.split(jax.random.key(0), 3)
+        starts = [targets[0].unconstrain(targets[1].init(key)) for key in keys]
+        points = [jax.tree.map(lambda x: x / 5, y) for y in starts]  # PyMC rounds far tails of times to zero
+        values = log_densities(targets, name, points)
+    changes = values - values[:, :1]
+    scale = np.abs(values).max()
+    np.testing.assert_allclose(changes[1:], np.broadcast_to(changes[0], changes[1:].shape), atol=1e-6 * scale)
+    assert np.abs(changes[0]).max() > 1e-3 * scale  # or all would agree with anything
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Radon: varying intercepts", "Survival with censoring"])
+def test_draws_are_those_of_numpyro(optimised, name):
+    """Means and mean squares: 40 of each exceed 4.5 standard errors by chance once in 2,000 runs."""
+    from numpyro.infer import MCMC, NUTS
+
+    space = run(name, 2)
+    with jax.numpy_rank_promotion("allow"):
+        model, target = space["model"], space["target"]
+        theirs = MCMC(NUTS(model), num_warmup=500, num_samples=1000, num_chains=2, progress_bar=False)
+        theirs.run(jax.random.key(1), *(space[argument] for argument in inspect.signature(model).parameters))
+        trace = fk.sample(target, init=space["with_numpyro"].init, steps=1000, chains=2, progress=False)
+    other = theirs.get_samples(group_by_chain=True)
+    for leaf, draws in trace.samples.items():
+        both = [np.asarray(x, float).reshape(2, 1000, -1) for x in (draws, other[leaf])]
+        for power in (1, 2):
+            means, errors = zip(*(mean_and_error(x**power) for x in both), strict=True)
+            assert np.all(np.abs(means[0] - means[1]) < 4.5 * np.hypot(*errors)), (leaf, power)
+            shifted = means[1] + 0.5 * both[1].std((0, 1)) * (power == 1)  # what the test would notice
+            assert power == 2 or np.all(np.abs(means[0] - shifted) > 4.5 * np.hypot(*errors))
+
+
+def mean_and_error(x):
+    """The mean of each scalar over chains and draws, and its Monte Carlo error."""
+    return x.mean((0, 1)), x.std((0, 1)) / np.sqrt(effective_sample_size(x, "mean"))
