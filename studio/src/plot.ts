@@ -1,5 +1,6 @@
 // The picture of a run: the truth as contours, the draws as a cloud or a density, marginals on two sides.
 
+import { ticks } from "./axes";
 import { colour, components, fitted } from "./colours";
 import { contour, diverging, type Grid, image, levels, marginals, sequential } from "./grid";
 
@@ -17,15 +18,6 @@ export interface Drawn {
   cloud?: Float32Array;
   /** Places of the first chain, in the order of its steps. */
   path: number[];
-}
-
-function ticks(low: number, high: number): number[] {
-  const rough = (high - low) / 5;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
-  const result = [];
-  for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
-  return result.map((value) => Number(value.toPrecision(6)));
 }
 
 /** Draw everything; at most a few milliseconds with 10,000 points. */

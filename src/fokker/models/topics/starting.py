@@ -17,6 +17,7 @@ from fokker.models.topics.files import (
     interpreting_checkpoint,
     read_latest,
 )
+from fokker.models.topics.live import PROGRESS
 from fokker.models.topics.reading import (
     STREAM_HELD_OUT,
     Reading,
@@ -170,7 +171,7 @@ def _prepare_folder(folder: Path, overwrite: bool) -> None:
             f"{folder} already contains a run: continue it with resume={str(folder)!r}, replace it with "
             "overwrite=True, or choose another out=…."
         )
-    for path in (*paths, folder / MIXTURES, folder / SUMMARY):
+    for path in (*paths, folder / MIXTURES, folder / SUMMARY, folder / PROGRESS):
         path.unlink(missing_ok=True)
 
 

@@ -517,18 +517,21 @@ function heatMap(values, size, box, largest, what, isSigned) {
   return h("figure", { class: "field" }, canvas, h("figcaption", { class: "legend" }, `${what}: at most ${short(largest)}; ${range}.`));
 }
 
-// src/plot.ts
-var MARGIN = 54;
-var LABELS = 26;
-var SHARES = [0.3, 0.6, 0.9, 0.99];
-function ticks(low, high) {
-  const rough = (high - low) / 5;
+// src/axes.ts
+function ticks(low, high, wanted = 5) {
+  const rough = (high - low) / wanted;
+  if (!(rough > 0) || !Number.isFinite(rough)) return [];
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
   const result = [];
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
   return result.map((value) => Number(value.toPrecision(6)));
 }
+
+// src/plot.ts
+var MARGIN = 54;
+var LABELS = 26;
+var SHARES = [0.3, 0.6, 0.9, 0.99];
 function draw(canvas, drawn, view) {
   const { context, width, height } = fitted(canvas);
   const [left, right, bottom, top] = drawn.box;
@@ -1008,6 +1011,23 @@ var PanelView = class {
   }
 };
 
+// src/theme.ts
+var prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
+function themed(button, chosen, choose) {
+  const apply = () => {
+    const theme = chosen() ?? (prefersDark.matches ? "dark" : "light");
+    document.documentElement.dataset.theme = theme;
+    button.textContent = theme === "dark" ? "Light" : "Dark";
+    document.dispatchEvent(new Event("themechange"));
+  };
+  button.addEventListener("click", () => {
+    choose(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    apply();
+  });
+  prefersDark.addEventListener("change", apply);
+  return apply;
+}
+
 // src/wire.ts
 function unpack(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
@@ -1084,20 +1104,14 @@ var wire = new Wire(
   }
 );
 var remember = debounced(150, () => window.history.replaceState(null, "", `#${toHash(state)}`));
-var prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
-var themeButton = byId("theme");
-function applyTheme() {
-  const theme = state.theme ?? (prefersDark.matches ? "dark" : "light");
-  document.documentElement.dataset.theme = theme;
-  themeButton.textContent = theme === "dark" ? "Light" : "Dark";
-  document.dispatchEvent(new Event("themechange"));
-}
-themeButton.addEventListener("click", () => {
-  state.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  applyTheme();
-  remember();
-});
-prefersDark.addEventListener("change", applyTheme);
+var applyTheme = themed(
+  byId("theme"),
+  () => state.theme,
+  (theme) => {
+    state.theme = theme;
+    remember();
+  }
+);
 var play = h("button", { type: "button", class: "main", "aria-keyshortcuts": "Space" }, "Run");
 function setRunning(next) {
   isRunning = next;
