@@ -31,13 +31,13 @@ SMALL = {"seed": 1, "chains": 60, "steps": 20, "burn_in": 40}
 class Served:
     """A server in a thread, which can be stopped and started again at its port."""
 
-    def __init__(self, port=0):
+    def __init__(self, port=0, run=None):
         import uvicorn
 
         bound = server.listen(port)
         self.port = bound.getsockname()[1]
         config = uvicorn.Config(
-            server.create_app(TOKEN, self.port),
+            server.create_app(TOKEN, self.port, run),
             log_level="error",
             ws="websockets-sansio",
             timeout_graceful_shutdown=1,

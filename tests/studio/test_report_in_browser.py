@@ -1,16 +1,20 @@
 """Reports in Chromium: read on a phone and a screen, sorted, zoomed into; and nothing is loaded."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from test_browser import ARGUMENTS, CHROMIUM, sync_api
+from test_browser import ARGUMENTS, CHROMIUM, Served, sync_api, until
 
 from fokker.diagnostics import Grade
 from fokker.report.figures import Axis, Figure, Mark
 from fokker.report.page import choice_part, data_part, figure_part, page, table, verdict_part
 from fokker.report.parameters import Shown, parameters_data
 from fokker.report.steps import energy_figure
+from fokker.run.stored import StoredTrace
+from fokker.studio.run_view import RunView
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
 HOSTILE = "</script><b>x"
@@ -150,3 +154,64 @@ def test_without_javascript_the_verdict_and_the_table_are_there(open_report):
     assert view.get_by_text("Do not use").is_visible()
     assert view.locator("table.of-parameters tbody tr").count() == 60
     assert view.get_by_text("BFMI of each chain").is_visible()
+
+
+MODEL = """
+import jax.numpy as jnp
+import fokker as fk
+
+names = {"dims": {"a": ["city"]}, "coords": {"city": ["K<b>ln", "Bonn"]}}
+target = fk.Density(lambda t: -jnp.sum(t["a"] ** 2) / 2, **names)
+init = {"a": jnp.zeros(2)}
+"""
+
+
+def test_a_run_is_watched_killed_resumed_and_stopped(chromium, tmp_path):
+    (tmp_path / "model.py").write_text(MODEL)
+    folder = tmp_path / "run"
+    options = ["--steps", 10**9, "--thin", 1000, "--chains", 2, "--sampler", "ula", "--step-size", 0.1]
+    sample = ["sample", "model.py:target", "--out", folder, *options]
+
+    def started(*arguments):
+        command = [sys.executable, "-c", "from fokker.cli import main; main()", *map(str, arguments)]
+        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    process = started(*sample)
+    until((folder / "checkpoint.npz").exists)
+    served = Served(run=RunView(folder))
+    mistakes = []
+    view = chromium.new_page(viewport={"width": 400, "height": 900})
+    view.on("pageerror", lambda error: mistakes.append(str(error)))
+    state = view.locator("#connection")
+    try:
+        view.goto(f"{served.address}run")
+        view.locator("#parameters figure[data-drawn]").first.wait_for(timeout=120_000)
+        assert view.locator("#parameter option").all_inner_texts()[0] in ("a[K<b>ln]", "a[Bonn]")
+        assert view.evaluate("document.documentElement.scrollWidth") <= 400
+        view.locator("#parameter").select_option("a[Bonn]")
+        serial = view.evaluate("document.body.dataset.serial")
+        until(lambda: view.evaluate("document.body.dataset.serial") != serial)
+        # What was chosen stays over updates.
+        assert view.locator("#parameters").get_attribute("data-parameter") == "a[Bonn]"
+        process.kill()
+        process.wait()
+        until(lambda: "killed" in state.inner_text())
+        assert not view.locator("#stop").is_visible()
+        taken = StoredTrace(folder).settings["taken"]
+        process = started("resume", folder)
+        until(lambda: state.inner_text() == "running" and StoredTrace(folder).settings["taken"] > taken)
+        view.on("dialog", lambda dialog: dialog.accept())
+        view.locator("#stop").click()
+        assert process.wait(240) == 130
+        until(lambda: state.inner_text() == "not running")
+        until(lambda: view.get_by_text("interrupted after").count() > 0)
+        ended = StoredTrace(folder)
+        assert ended.was_interrupted
+        assert ended.samples["a"].shape[1] == ended.settings["taken"] // 1000
+        assert (folder / "report.html").is_file()
+        assert mistakes == []
+    finally:
+        process.kill()
+        process.wait()
+        view.close()
+        served.stop()

@@ -31,7 +31,7 @@ class RunProgress:
         self._progress = Progress(
             self._description, run.plan.end, unit="documents", completed=run.plan.position
         )
-        self._live = Live()
+        self._run, self._live = run, Live()
         self._topics = itertools.count()
         self._topic, self._next_topic = "", 0.0
         self._seen_at, self._seen_tokens = time.monotonic(), run.tokens
@@ -44,6 +44,7 @@ class RunProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.__exit__(kind, error, trace)
+        self._live.write(self._run)  # as it ended
 
     def notify(self, text: str) -> None:
         """Print a message that stays."""

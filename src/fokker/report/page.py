@@ -18,6 +18,8 @@ from fokker.report.figures import Figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
+# Characters of a cell from which on its column is text in several lines.
+_WIDE = 40
 _CLASSES = {Grade.GOOD: "good", Grade.CARE: "care", Grade.BAD: "bad"}
 _environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
@@ -47,14 +49,15 @@ style-src 'unsafe-inline'; img-src data:; media-src data:; base-uri 'none'; form
 _TABLE = """<div class="scroll" tabindex="0" role="region" aria-label="{{ caption }}">
 <table{% if classes %} class="{{ classes }}"{% endif %}><caption>{{ caption }}</caption>
 {% if columns|select|list %}
-<thead><tr>{% for name in columns %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
+<thead><tr>{% for name in columns %}<th scope="col"{% if loop.index0 in wide %} class="words"{% endif %}>\
+{{ name }}</th>{% endfor %}</tr></thead>
 {% endif %}
 <tbody>
 {% for row in rows %}
 <tr{% if names %} data-name="{{ row[0] }}"{% endif %}{% if row[0] in flagged %} class="named"{% endif %}>\
 {% for cell in row %}{% if loop.first %}<th scope="row">{{ cell }}\
 {% if row[0] in flagged %}<span class="flag">see the verdict</span>{% endif %}</th>\
-{% else %}<td{% if cell|length > 40 %} class="words"{% endif %}>{{ cell }}</td>{% endif %}{% endfor %}</tr>
+{% else %}<td{% if loop.index0 in wide %} class="words"{% endif %}>{{ cell }}</td>{% endif %}{% endfor %}</tr>
 {% endfor %}
 </tbody>
 </table></div>"""
@@ -134,6 +137,7 @@ def table(
     `sortable`: by a click on a head. `of_parameters`: the name of a row chooses the parameter that is drawn.
     `flagged`: rows that the verdict names.
     """
+    wide = {i for row in rows for i, cell in enumerate(row) if i and len(cell) > _WIDE}
     classes = " ".join(["sortable"] * sortable + ["of-parameters"] * of_parameters)
     return html(
         _TABLE,
@@ -143,6 +147,7 @@ def table(
         classes=classes,
         names=of_parameters,
         flagged=flagged,
+        wide=wide,
     )
 
 

@@ -385,9 +385,7 @@ class Trace:
         extra: Sequence[str] = (),
         summary: Summary | None = None,
     ) -> None:
-        """Write the verdict, a table of all parameters and figures of each as one HTML page.
-
-        It loads nothing from elsewhere, and shows the verdict and the table without JavaScript too.
+        """Write the verdict, a table of all parameters and figures of each as one HTML page without links.
 
         - `path`: the file.
         - `title`: of the page.

@@ -234,7 +234,7 @@ function wholeOf(figure: Figure): Box {
     if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];
     const isBare = figure.marks.some((mark) => (mark.kind === "bars" && axis === "y") || (mark.kind === "lengths" && axis === "x"));
     const margin = (figure.isMap ? 0.1 : axis === "x" ? 0.01 : 0.05) * (high - low);
-    if (figure[axis].names !== undefined) return [low, high];
+    if (figure[axis].names !== undefined) return [Math.min(low, 0.4 - figure[axis].names.length), Math.max(high, 0.6)];
     return [isBare && low === 0 ? 0 : low - margin, high + margin];
   };
   return [...ends("x"), ...ends("y")];

@@ -8,14 +8,17 @@ import numpy as np
 
 from fokker._core.files import write_text
 from fokker.datasets.ratings import Ratings
+from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.report.figures import Axis, Figure, Mark
-from fokker.report.page import figure_part, html, page, pairs, table
+from fokker.report.page import figure_part, html, page, pairs, table, verdict_part
 
 if TYPE_CHECKING:
     from fokker.models.factorisation.estimator import Factorisation
 
 # Probabilities of the intervals whose coverage is shown.
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+# The interval that the verdict is about, and an error of its coverage that does no harm.
+_LEVEL, _TOLERATED = 0.9, 0.03
 # Items on the map, the ones rated most often.
 _ON_MAP = 40
 
@@ -31,11 +34,13 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
         ["mean rating", f"{model.mean_:.3f}"],
         ["standard deviation of the noise", f"{model.noise_:.3f}"],
     ]
-    parts = []
+    parts, verdict = [], Verdict.of_problem("nothing was checked: give test=…, ratings that were held out.")
     if test is not None:
+        score, inside = model.score(test), coverage(model, test, _LEVEL)
+        verdict = _judge(score, inside, test, model.mean_)
         rows += [
-            ["test RMSE", f"{model.score(test):.4f} on {len(test):,} ratings"],
-            ["coverage of 90 % intervals", f"{coverage(model, test, 0.9):.1%}"],
+            ["test RMSE", f"{score:.4f} on {len(test):,} ratings"],
+            ["coverage of 90 % intervals", f"{inside:.1%}"],
         ]
         parts += ["<h2>Intervals on held-out ratings</h2>", figure_part(coverage_figure(model, test))]
     if model.curve_:
@@ -50,9 +55,27 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
         parts.append(table(columns, listed, "Recommended", sortable=True))
     if model.factors >= 2:
         parts += ["<h2>Items by two factors</h2>", figure_part(map_figure(model))]
+    checked = "Held-out ratings: the error against that of their mean, and how many are in their intervals."
+    verdict_page = verdict_part(verdict.grade, verdict.problems, checked="" if test is None else checked)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, page("Matrix factorisation", pairs(dict(rows), "The fit"), *parts))
+    write_text(path, page("Matrix factorisation", verdict_page, pairs(dict(rows), "The fit"), *parts))
     return path
+
+
+def _judge(score: float, inside: float, test: Ratings, mean: float) -> Verdict:
+    """Whether held-out ratings are predicted better than by the mean, and within their intervals."""
+    findings = []
+    alone = float(np.sqrt(np.mean((test.values - mean) ** 2)))
+    if score >= alone:
+        text = f"the test RMSE, {score:.3f}, is not below {alone:.3f}, that of the mean rating alone."
+        findings.append(Finding(Grade.BAD, text))
+    # Two standard errors of the share, and what does no harm.
+    allowed = _TOLERATED + 2 * float(np.sqrt(_LEVEL * (1 - _LEVEL) / max(len(test), 1)))
+    if abs(inside - _LEVEL) > allowed:
+        what = "narrow: take more passes, or more draws" if inside < _LEVEL else "wide"
+        text = f"{inside:.1%} of held-out ratings are in their 90 % intervals, which are too {what}."
+        findings.append(Finding(Grade.CARE, text))
+    return Verdict(tuple(findings))
 
 
 def coverage(model: "Factorisation", test: Ratings, level: float) -> float:

@@ -268,9 +268,9 @@ def _compared_figure(title: str, unit: str, inside: np.ndarray, outside: np.ndar
     sets = {"like the data": (inside, "chain-0"), "other data": (outside, "chain-1")}
     known = {name: (np.asarray(x, float), colour) for name, (x, colour) in sets.items() if x is not None}
     ends = (0.0, max(float(np.max(values)) for values, _ in known.values()) or 1.0)
-    means = ", ".join(f"{values.mean():.3g} in rows {name}" for name, (values, _) in known.items())
+    means = ", ".join(f"{name} {values.mean():.3g}" for name, (values, _) in known.items())
     marks = [histogram(values, colour, name, 40, ends) for name, (values, colour) in known.items()]
-    return Drawn(title, f"Its mean is {means}.", marks, Axis(unit), Axis("density"))
+    return Drawn(title, f"Means over rows: {means}.", marks, Axis(unit), Axis("density"))
 
 
 def _regression_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | None) -> list[str]:

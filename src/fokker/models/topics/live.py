@@ -27,13 +27,19 @@ class Progress:
         self._next = 0.0
 
     def update(self, run: "Run", now: float) -> None:
-        """Write, if it is time to; an error of the disk is told when the run itself is written."""
-        if now < self._next or not run.training.documents or not run.share.is_first:
+        """Write, if it is time to."""
+        if now < self._next:
+            return
+        self.write(run)
+        took = time.monotonic() - now
+        self._next = now + took + max(_SECONDS, _TIMES * took)
+
+    def write(self, run: "Run") -> None:
+        """Write now; an error of the disk is told when the run itself is written."""
+        if not run.training.documents or not run.share.is_first:
             return
         with contextlib.suppress(OSError):
             write_text(run.folder / PROGRESS, json.dumps(_content(run), ensure_ascii=False))
-        took = time.monotonic() - now
-        self._next = now + took + max(_SECONDS, _TIMES * took)
 
 
 def _content(run: "Run") -> dict[str, Any]:
