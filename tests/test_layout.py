@@ -16,7 +16,7 @@ from measures import ROOT, SOURCE, imports
 
 # What may not grow: `python tests/measures.py` shows what these numbers are now, and of what.
 LIMITS = {
-    "lines of code outside lab": 44_000,
+    "lines of code outside lab": 44_700,  # reports that draw their figures, and the view of a run
     "parameters annotated Any, of 1,000": 50,
     "files over 400 lines": 3,
     "functions over 60 lines of code": 14,
