@@ -28,6 +28,9 @@ export function draw(canvas: HTMLCanvasElement, drawn: Drawn, view: View): void 
   const toX = (x: number): number => inner.x + ((x - left) / (right - left)) * inner.width;
   const toY = (y: number): number => inner.y + (1 - (y - bottom) / (top - bottom)) * inner.height;
 
+  // Pictures and videos that are saved have no page behind them.
+  context.fillStyle = colour("card");
+  context.fillRect(0, 0, width, height);
   context.save();
   context.beginPath();
   context.rect(inner.x, inner.y, inner.width, inner.height);

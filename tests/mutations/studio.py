@@ -17,7 +17,7 @@ MUTATIONS = [
         "if not holder.is_running or not is_held(self.folder):",
         "if not is_held(self.folder):",
         "a process that has taken the number of the run's is stopped",
-        ("run_view::the_process_that_holds_a_folder_is_known_by_its_start",),
+        ("run_view::a_process_with_the_number_of_the_run_is_not_stopped",),
     ),
     Mutation(
         "_core/lock.py",

@@ -132,6 +132,14 @@ def test_the_run_is_asked_once_to_stop(folder, held):
     assert (state["text"][:8], state["canStop"]) == ("stopping", False)
 
 
+def test_a_process_with_the_number_of_the_run_is_not_stopped(folder, held):
+    """The folder is held, by a child of the run perhaps, and the number in it has been used again."""
+    holder = holder_of(folder)
+    (folder / OWNER).write_text(str(holder._replace(started="before")))
+    with pytest.raises(StopError, match="ended already"):
+        RunView(folder).stop(lambda *call: pytest.fail(str(call)))
+
+
 OWN = Holder.here()
 
 

@@ -538,6 +538,8 @@ function draw(canvas, drawn, view) {
   const inner = { x: LABELS, y: MARGIN, width: width - LABELS - MARGIN, height: height - LABELS - MARGIN };
   const toX = (x) => inner.x + (x - left) / (right - left) * inner.width;
   const toY = (y) => inner.y + (1 - (y - bottom) / (top - bottom)) * inner.height;
+  context.fillStyle = colour("card");
+  context.fillRect(0, 0, width, height);
   context.save();
   context.beginPath();
   context.rect(inner.x, inner.y, inner.width, inner.height);
@@ -705,6 +707,7 @@ var Verdict = class {
 // src/panel.ts
 var PATH = 400;
 var HISTORY = 600;
+var FRAMES_PER_SECOND = 25;
 var PanelView = class {
   constructor(id, state2, panel, catalogue2, wire2, changed, remove) {
     this.id = id;
@@ -981,20 +984,38 @@ var PanelView = class {
     return group;
   }
   exports() {
-    const save = () => {
-      this.canvas.toBlob((blob) => {
-        if (blob === null) return;
-        const link = h("a", { href: URL.createObjectURL(blob), download: `fokker-${this.name().replace(/\W+/g, "-")}.png` });
-        link.click();
-        URL.revokeObjectURL(link.href);
-      });
+    const download = (blob, kind) => {
+      const link = h("a", { href: URL.createObjectURL(blob), download: `fokker-${this.name().replace(/\W+/g, "-")}.${kind}` });
+      link.click();
+      URL.revokeObjectURL(link.href);
     };
+    const save = () => this.canvas.toBlob((blob) => blob !== null && download(blob, "png"));
+    let recorder;
+    const record = h("button", { type: "button", "aria-pressed": "false" }, "Record as WebM");
+    record.addEventListener("click", () => {
+      if (recorder !== void 0) {
+        recorder.stop();
+        return;
+      }
+      recorder = new MediaRecorder(this.canvas.captureStream(FRAMES_PER_SECOND), { mimeType: "video/webm" });
+      recorder.addEventListener("dataavailable", (event) => download(event.data, "webm"));
+      recorder.addEventListener("stop", () => {
+        recorder = void 0;
+        record.textContent = "Record as WebM";
+        record.setAttribute("aria-pressed", "false");
+      });
+      recorder.start();
+      record.textContent = "End the recording";
+      record.setAttribute("aria-pressed", "true");
+    });
+    record.hidden = typeof MediaRecorder === "undefined" || !MediaRecorder.isTypeSupported("video/webm");
     const copy = () => this.send("program", { frames: Math.max(1, this.frames) });
     return h(
       "div",
       { class: "row" },
       h("button", { type: "button", onclick: copy }, "Copy as Python"),
-      h("button", { type: "button", onclick: save }, "Save as PNG")
+      h("button", { type: "button", onclick: save }, "Save as PNG"),
+      record
     );
   }
   showProgram(program) {
