@@ -3,6 +3,7 @@
 import { byId, debounced, field, h, menu } from "./dom";
 import { PanelView } from "./panel";
 import { type Catalogue, fromHash, newPanel, type Panel, type State, toHash } from "./state";
+import { themed } from "./theme";
 import { Wire } from "./wire";
 
 const response = await fetch("catalogue.json");
@@ -38,22 +39,14 @@ const remember = debounced(150, () => window.history.replaceState(null, "", `#${
 
 // Light and dark ---------------------------------------------------------------------------------------------
 
-const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
-const themeButton = byId("theme");
-
-function applyTheme(): void {
-  const theme = state.theme ?? (prefersDark.matches ? "dark" : "light");
-  document.documentElement.dataset.theme = theme;
-  themeButton.textContent = theme === "dark" ? "Light" : "Dark";
-  document.dispatchEvent(new Event("themechange"));
-}
-
-themeButton.addEventListener("click", () => {
-  state.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  applyTheme();
-  remember();
-});
-prefersDark.addEventListener("change", applyTheme);
+const applyTheme = themed(
+  byId("theme"),
+  () => state.theme,
+  (theme) => {
+    state.theme = theme;
+    remember();
+  },
+);
 
 // The run ----------------------------------------------------------------------------------------------------
 

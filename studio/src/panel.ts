@@ -12,6 +12,7 @@ import type { Message, Wire } from "./wire";
 // How much of the path of the first chain is drawn.
 const PATH = 400;
 const HISTORY = 600;
+const FRAMES_PER_SECOND = 25;
 
 type History = Record<"kl" | "chance" | "kinetic" | "thermostat" | "acceptance", (number | null)[]>;
 
@@ -322,20 +323,39 @@ export class PanelView {
   }
 
   private exports(): HTMLElement {
-    const save = (): void => {
-      this.canvas.toBlob((blob) => {
-        if (blob === null) return;
-        const link = h("a", { href: URL.createObjectURL(blob), download: `fokker-${this.name().replace(/\W+/g, "-")}.png` });
-        link.click();
-        URL.revokeObjectURL(link.href);
-      });
+    const download = (blob: Blob, kind: string): void => {
+      const link = h("a", { href: URL.createObjectURL(blob), download: `fokker-${this.name().replace(/\W+/g, "-")}.${kind}` });
+      link.click();
+      URL.revokeObjectURL(link.href);
     };
+    const save = (): void => this.canvas.toBlob((blob) => blob !== null && download(blob, "png"));
+    let recorder: MediaRecorder | undefined;
+    const record = h("button", { type: "button", "aria-pressed": "false" }, "Record as WebM");
+    record.addEventListener("click", () => {
+      if (recorder !== undefined) {
+        recorder.stop();
+        return;
+      }
+      recorder = new MediaRecorder(this.canvas.captureStream(FRAMES_PER_SECOND), { mimeType: "video/webm" });
+      recorder.addEventListener("dataavailable", (event) => download(event.data, "webm"));
+      recorder.addEventListener("stop", () => {
+        recorder = undefined;
+        record.textContent = "Record as WebM";
+        record.setAttribute("aria-pressed", "false");
+      });
+      recorder.start();
+      record.textContent = "End the recording";
+      record.setAttribute("aria-pressed", "true");
+    });
+    // Not every browser writes this kind of video.
+    record.hidden = typeof MediaRecorder === "undefined" || !MediaRecorder.isTypeSupported("video/webm");
     const copy = (): void => this.send("program", { frames: Math.max(1, this.frames) });
     return h(
       "div",
       { class: "row" },
       h("button", { type: "button", onclick: copy }, "Copy as Python"),
       h("button", { type: "button", onclick: save }, "Save as PNG"),
+      record,
     );
   }
 

@@ -1,5 +1,6 @@
 // The picture of a run: the truth as contours, the draws as a cloud or a density, marginals on two sides.
 
+import { ticks } from "./axes";
 import { colour, components, fitted } from "./colours";
 import { contour, diverging, type Grid, image, levels, marginals, sequential } from "./grid";
 
@@ -19,15 +20,6 @@ export interface Drawn {
   path: number[];
 }
 
-function ticks(low: number, high: number): number[] {
-  const rough = (high - low) / 5;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
-  const result = [];
-  for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
-  return result.map((value) => Number(value.toPrecision(6)));
-}
-
 /** Draw everything; at most a few milliseconds with 10,000 points. */
 export function draw(canvas: HTMLCanvasElement, drawn: Drawn, view: View): void {
   const { context, width, height } = fitted(canvas);
@@ -36,6 +28,9 @@ export function draw(canvas: HTMLCanvasElement, drawn: Drawn, view: View): void 
   const toX = (x: number): number => inner.x + ((x - left) / (right - left)) * inner.width;
   const toY = (y: number): number => inner.y + (1 - (y - bottom) / (top - bottom)) * inner.height;
 
+  // Pictures and videos that are saved have no page behind them.
+  context.fillStyle = colour("card");
+  context.fillRect(0, 0, width, height);
   context.save();
   context.beginPath();
   context.rect(inner.x, inner.y, inner.width, inner.height);

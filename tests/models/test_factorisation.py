@@ -399,7 +399,12 @@ def test_the_report_is_written(fitted, tmp_path):
     model, train, test, _ = fitted
     path = model.report(tmp_path / "report.html", test=test, user=train.user_names[0])
     text = path.read_text()
-    for part in ("test RMSE", "coverage of 90 % intervals", "Recommended to user 0", "map of items"):
+    for part in (
+        "test RMSE",
+        "coverage of 90 % intervals",
+        "Recommended to user 0",
+        "The items rated most often",
+    ):
         assert part in text
 
 

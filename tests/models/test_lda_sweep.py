@@ -14,10 +14,10 @@ from fokker.models.topics import files, start
 from fokker.models.topics.comparison import aligned, compare, preference
 from fokker.models.topics.document_prior import DocumentPrior
 from fokker.models.topics.evaluate import DocumentScores, HeldOut
+from fokker.models.topics.report import map_figure
 from fokker.models.topics.results import Topic
 from fokker.models.topics.start import first_topics
 from fokker.models.topics.summary import RunSummary, read_scores
-from fokker.models.topics.topic_map import fit, map_figure, spread
 from fokker.models.topics.word_prior import WordPrior
 from fokker.run.interruption import Stopped
 
@@ -267,33 +267,17 @@ def topic(number, prevalence):
     )
 
 
-def test_the_map_lists_all_topics_and_no_number_covers_another():
+def test_the_map_has_all_topics_at_their_distances():
     generator = np.random.default_rng(3)
     points = generator.normal(size=(100, 2)) * 0.1
-    points[10] = points[11]
     distances = np.linalg.norm(points[:, None] - points, axis=-1)
     topics = [topic(k, share) for k, share in enumerate(generator.dirichlet(np.ones(100)))]
     figure = map_figure(topics, distances)
-    panel, legend = figure.axes
-    texts = [text.get_text() for text in legend.texts]
-    assert all(any(f"first{k} second{k}" in text for text in texts) for k in range(100))
-    assert {text.get_text() for text in panel.texts} == {str(k) for k in range(100)}
-    figure.canvas.draw()
-    boxes = [text.get_window_extent() for text in panel.texts]
-    overlaps = sum(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-    assert overlaps == 0
-    # Without moving them there are some.
-    places = fit(points, (9, 6), 0.3)
-    close = np.linalg.norm(places[:, None] - places, axis=-1) + np.eye(100) < 0.2
-    assert close.sum() > 20
-
-
-def test_points_are_fitted_and_spread_within_their_box():
-    moved = spread(np.full((9, 2), 0.5), 0.2, (1.0, 1.0))
-    distances = np.linalg.norm(moved[:, None] - moved, axis=-1) + np.eye(9)
-    assert distances.min() > 0.2 - 1e-5
-    assert moved.min() >= 0.1
-    assert moved.max() <= 0.9
-    assert fit(np.zeros((1, 2)), (4, 2), 0.5).tolist() == [[2, 1]]
-    fitted = fit(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]]), (5, 5), 0.5)
-    np.testing.assert_allclose(fitted, [[0.5, 1.5], [4.5, 1.5], [0.5, 3.5]])
+    (circles,) = figure.marks
+    assert circles.text == [f"{k}: first{k} second{k}" for k in range(100)]
+    placed = np.stack([circles.x, circles.y], axis=1)
+    np.testing.assert_allclose(np.linalg.norm(placed[:, None] - placed, axis=-1), distances, atol=1e-9)
+    np.testing.assert_allclose(
+        circles.size, [t.prevalence / max(x.prevalence for x in topics) for t in topics]
+    )
+    assert figure.is_map

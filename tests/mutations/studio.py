@@ -2,7 +2,37 @@
 
 from mutations._mutation import Mutation
 
+_STRANGER = ("run_view::a_stranger_is_never_stopped",)
+
 MUTATIONS = [
+    Mutation(
+        "studio/run_view.py",
+        "if not holder.is_running or not is_held(self.folder):",
+        "if not holder.is_running:",
+        "a process that has left the folder is stopped",
+        _STRANGER,
+    ),
+    Mutation(
+        "studio/run_view.py",
+        "if not holder.is_running or not is_held(self.folder):",
+        "if not is_held(self.folder):",
+        "a process that has taken the number of the run's is stopped",
+        ("run_view::a_process_with_the_number_of_the_run_is_not_stopped",),
+    ),
+    Mutation(
+        "_core/lock.py",
+        "_started(self.process) == self.started",
+        "bool(_started(self.process))",
+        "another process of the same number is taken for the run",
+        ("run_view::the_process_that_holds_a_folder_is_known_by_its_start",),
+    ),
+    Mutation(
+        "studio/run_view.py",
+        "        if holder == self._asked:\n            return",
+        "        if False:\n            return",
+        "a second request to stop ends the run at once",
+        ("run_view::the_run_is_asked_once_to_stop",),
+    ),
     Mutation(
         "studio/guard.py",
         "if not hmac.compare_digest(token.encode(), self._token):",

@@ -133,6 +133,27 @@ MUTATIONS = [
     ),
     Mutation(
         "report/page.py",
+        'for letter in "<>&',
+        'for letter in "&',
+        "the name of a parameter ends the data of its figure, and is run by the browser",
+        ("page::data_of_figures_end_no_element_and_come_back_as_they_were",),
+    ),
+    Mutation(
+        "report/trace_page.py",
+        "keys.append((summary.names[i] not in flagged, is_constant,",
+        "keys.append((False, is_constant,",
+        "a parameter that the verdict names is far down in the table",
+        ("trace_page::what_a_finding_names_is_first_and_marked",),
+    ),
+    Mutation(
+        "report/parameters.py",
+        "(ranked - 0.5) / values.size",
+        "(ranked - 0.5) / values.shape[1]",
+        "ranks of a chain are compared with those of one chain",
+        ("trace_page::the_data_of_figures_are_those_of_the_draws",),
+    ),
+    Mutation(
+        "report/page.py",
         "autoescape=True",
         "autoescape=False",
         "the name of a column is run as a program by the browser that shows the report",

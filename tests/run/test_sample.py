@@ -720,7 +720,8 @@ def test_a_run_says_what_it_was_made_with(tmp_path):
     assert (trace.settings["seed"], trace.settings["batch_size"]) == (3, None)
     trace.report(tmp_path / "report.html", summary=trace.summary(gradients=False))
     page = (tmp_path / "report.html").read_text()
-    assert "steps taken: 20, sampler: underdamped × symplectic Euler" in page
+    assert '<th scope="row">steps taken</th><td>20</td>' in page
+    assert '<th scope="row">sampler</th><td>underdamped × symplectic Euler</td>' in page
     assert "batch size" not in page
 
 

@@ -31,13 +31,13 @@ SMALL = {"seed": 1, "chains": 60, "steps": 20, "burn_in": 40}
 class Served:
     """A server in a thread, which can be stopped and started again at its port."""
 
-    def __init__(self, port=0):
+    def __init__(self, port=0, run=None):
         import uvicorn
 
         bound = server.listen(port)
         self.port = bound.getsockname()[1]
         config = uvicorn.Config(
-            server.create_app(TOKEN, self.port),
+            server.create_app(TOKEN, self.port, run),
             log_level="error",
             ws="websockets-sansio",
             timeout_graceful_shutdown=1,
@@ -200,6 +200,14 @@ def test_the_recipe_the_program_and_a_picture(page, served):
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as PNG").click()
     assert download.value.suggested_filename == "fokker-sgrld.png"
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Record as WebM").click()
+    step = number(page, "step")
+    until(lambda: number(page, "step") > step + 200)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="End the recording").click()
+    assert download.value.suggested_filename == "fokker-sgrld.webm"
+    assert download.value.path().read_bytes()[:4] == b"\x1aE\xdf\xa3"  # of Matroska, and so of WebM
 
 
 @pytest.mark.parametrize("width", [400, 1400])

@@ -13,11 +13,11 @@ TOKEN, PORT = "the-right-token", 8123
 HOST, ORIGIN = f"127.0.0.1:{PORT}", f"http://127.0.0.1:{PORT}"
 
 
-def ask(app, path, *, kind="http", host=HOST, origin=ORIGIN, client="127.0.0.1"):
+def ask(app, path, *, kind="http", host=HOST, origin=ORIGIN, client="127.0.0.1", method="GET"):
     """The status of an answer: 403 where it is refused, of a WebSocket 101 where it is accepted."""
     headers = [(b"host", host.encode())] if host is not None else []
     headers += [(b"origin", origin.encode())] if origin is not None else []
-    scope = {"type": kind, "path": path, "headers": headers, "client": (client, 5), "method": "GET"}
+    scope = {"type": kind, "path": path, "headers": headers, "client": (client, 5), "method": method}
     scope |= {"query_string": b"", "subprotocols": [], "scheme": "ws" if kind == "websocket" else "http"}
     first = {"type": f"{kind}.connect"} if kind == "websocket" else {"type": "http.request", "body": b""}
     incoming = iter([first, {"type": "websocket.disconnect" if kind == "websocket" else "http.disconnect"}])

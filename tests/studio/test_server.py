@@ -13,16 +13,23 @@ from pathlib import Path
 import pytest
 from test_guard import HOST, ORIGIN, PORT, TOKEN
 
+from fokker.report.page import asset
 from fokker.studio import server
 from fokker.studio.session import MAX_MESSAGE
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "studio"
-FILES = ("index.html", "studio.css", "studio.js")
+FILES = ("index.html", "run.html", "run.js", "studio.css", "studio.js")
+ASSETS = ("report.css", "report.js")
 
 
 def get(path):
     """The status, headers and body of an answer."""
+    return get_of(server.create_app(TOKEN, PORT), path)
+
+
+def get_of(app, path, query=b""):
+    """The same of this application."""
     sent = []
 
     async def receive():
@@ -32,8 +39,8 @@ def get(path):
         sent.append(message)
 
     scope = {"type": "http", "path": f"/{TOKEN}{path}", "headers": [(b"host", HOST.encode())]}
-    scope |= {"client": ("127.0.0.1", 5), "method": "GET", "query_string": b"", "scheme": "http"}
-    asyncio.run(server.create_app(TOKEN, PORT)(scope, receive, send))
+    scope |= {"client": ("127.0.0.1", 5), "method": "GET", "query_string": query, "scheme": "http"}
+    asyncio.run(app(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"]), b"".join(m.get("body", b"") for m in sent[1:])
 
 
@@ -137,13 +144,22 @@ def test_five_hundred_connections_leave_nothing_behind():
 
 def test_the_built_page_is_that_of_the_sources(tmp_path):
     """Rebuilt where Node and esbuild are installed (`make studio`), else its plain files are compared."""
-    for name in ("index.html", "studio.css"):
+    for name in ("index.html", "run.html"):
         assert (SOURCES / "src" / name).read_bytes() == server.page_file(name)
+    for name, built in (
+        ("studio.css", server.page_file("studio.css").decode()),
+        ("report.css", asset("report.css")),
+    ):
+        source = next(SOURCES.glob(f"src/**/{name}")).read_text()
+        assert built.startswith((SOURCES / "src" / "palette.css").read_text())
+        assert built.endswith(source)
     if shutil.which("node") is None or not (SOURCES / "node_modules" / "esbuild").is_dir():
         pytest.skip("Node and esbuild are not installed: `make studio` installs them")
     subprocess.run(["node", SOURCES / "build.mjs", tmp_path], check=True, capture_output=True)
     for name in FILES:
-        assert (tmp_path / name).read_bytes() == server.page_file(name), "run `make studio`"
+        assert (tmp_path / "studio" / name).read_bytes() == server.page_file(name), "run `make studio`"
+    for name in ASSETS:
+        assert (tmp_path / "report" / name).read_text() == asset(name), "run `make studio`"
 
 
 def test_the_lock_names_no_address():
@@ -164,6 +180,7 @@ def test_an_installed_wheel_has_the_page(tmp_path):
         f"assert str(page).startswith({str(tmp_path)!r}), page\n"
         "assert b'studio.js' in (page / 'index.html').read_bytes()\n"
         "assert (page / 'studio.js').read_bytes()\n"
+        "assert (resources.files('fokker.report') / 'assets' / 'report.js').read_bytes()\n"
     )
     environment = {"PYTHONPATH": str(tmp_path / "installed"), "PATH": ""}
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True)

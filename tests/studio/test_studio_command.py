@@ -1,5 +1,6 @@
 """The command `fokker studio`."""
 
+import re
 import sys
 
 import pytest
@@ -15,7 +16,7 @@ from fokker.studio import server
 def test_the_address_is_printed_and_served(monkeypatch):
     served = []
 
-    def serve(bound, token):
+    def serve(bound, token, run):
         served.append(server.address(token, bound.getsockname()[1]))
         bound.close()
 
@@ -29,9 +30,24 @@ def test_the_address_is_printed_and_served(monkeypatch):
 def test_the_browser_is_opened(monkeypatch):
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr(server, "serve", lambda bound, token: bound.close())
+    monkeypatch.setattr(server, "serve", lambda bound, token, run: bound.close())
     CliRunner().invoke(app, ["studio"])
     assert opened[0].startswith("http://127.0.0.1:")
+
+
+def test_a_run_is_watched_at_an_address_of_its_own(monkeypatch, tmp_path):
+    watched = []
+
+    def serve(bound, token, run):
+        watched.append(run.folder)
+        bound.close()
+
+    monkeypatch.setattr(server, "serve", serve)
+    result = CliRunner().invoke(app, ["studio", "--no-open", "--run", str(tmp_path)])
+    assert watched == [tmp_path]
+    assert re.search(r"http://127\.0\.0\.1:\d+/\S+/run\n", result.output)
+    with pytest.raises(CommandError, match="nowhere is not a folder"):
+        studio(run=tmp_path / "nowhere", open_browser=False)
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):

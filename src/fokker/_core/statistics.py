@@ -5,7 +5,7 @@ import importlib
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -121,3 +121,15 @@ def inference_data(
         if added:
             setattr(result, name, result[name].squeeze(added, drop=True))
     return result
+
+
+def autocorrelation(draws: Float[np.ndarray, "c n"], lags: Sequence[int]) -> Float[np.ndarray, "c l"]:
+    """The autocorrelation of each chain at these lags; NaN where it is constant or not finite."""
+    arviz = _arviz()
+    compute = arviz.autocorr
+    if _is_new(arviz):
+        from arviz_stats.base import array_stats
+
+        compute = array_stats.autocorr
+    with _quiet(), np.errstate(all="ignore"):
+        return np.asarray(compute(np.asarray(draws, float), axis=1))[:, list(lags)]

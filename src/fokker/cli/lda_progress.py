@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from rich.console import Console
 
+from fokker.models.topics.live import Progress as Live
 from fokker.models.topics.run import Run
 from fokker.run.interruption import Interruption, Stopped
 from fokker.run.progress import Progress
@@ -30,6 +31,7 @@ class RunProgress:
         self._progress = Progress(
             self._description, run.plan.end, unit="documents", completed=run.plan.position
         )
+        self._run, self._live = run, Live()
         self._topics = itertools.count()
         self._topic, self._next_topic = "", 0.0
         self._seen_at, self._seen_tokens = time.monotonic(), run.tokens
@@ -42,6 +44,7 @@ class RunProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.__exit__(kind, error, trace)
+        self._live.write(self._run)  # as it ended
 
     def notify(self, text: str) -> None:
         """Print a message that stays."""
@@ -62,6 +65,7 @@ class RunProgress:
         description = "learning topics" if run.training.documents else "reading documents"
         self.show(description, run.plan.position, run.plan.end, "documents")
         now = time.monotonic()
+        self._live.update(run, now)
         if run.training.documents and now >= self._seen_at + _NOTE:
             self._progress.update(note=self._note(run, now))
             self._seen_at, self._seen_tokens = now, run.tokens

@@ -1,5 +1,6 @@
 """The command `fokker studio`."""
 
+from pathlib import Path
 from typing import Annotated
 
 from fokker.cli.console import show
@@ -9,9 +10,19 @@ from fokker.cli.options import option
 
 def studio(
     port: Annotated[int, option("The port; 0 takes one that is free.", min=0, max=65535)] = 0,
+    run: Annotated[
+        Path | None,
+        option("Watch the run in this folder, of `fokker sample` or `fokker lda`, as it goes on."),
+    ] = None,
     open_browser: Annotated[bool, option("Open the page in the browser.", None, "--open/--no-open")] = True,
 ) -> None:
-    """Design a sampler in the browser, watch it run, and learn whether it is right."""
+    """Design a sampler in the browser, watch it run, and learn whether it is right.
+
+    With --run, the page of a run that another command writes: traces, ranks and the verdict so far, and a
+    button that ends it as Ctrl-C does.
+    """
+    if run is not None and not run.is_dir():
+        raise CommandError(f"--run {run} is not a folder: give the --out of a run, which has begun.")
     try:
         from fokker.studio import server
     except ModuleNotFoundError as error:
@@ -21,9 +32,14 @@ def studio(
     bound = server.listen(port)
     token = server.new_token()
     address = server.address(token, bound.getsockname()[1])
+    view = None
+    if run is not None:
+        from fokker.studio.run_view import RunView
+
+        view, address = RunView(run), f"{address}run"
     show(f"The studio is at {address}\nIt is for this machine alone; the address is its key. Ctrl-C ends it.")
     if open_browser:
         import webbrowser
 
         webbrowser.open(address)
-    server.serve(bound, token)
+    server.serve(bound, token, view)

@@ -9,14 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from fokker.demo._console import print_end, print_table
 from fokker.gradients import control_variates
 from fokker.integrators import Splitting
-from fokker.report.page import image, table
-from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
+from fokker.report.figures import Axis, Figure, Mark, rule
+from fokker.report.page import figure_part, table
 from fokker.run.api import sample
 from fokker.samplers import sgnht
 from fokker.targets import Posterior, find_mode
@@ -78,23 +77,22 @@ class Estimates(NamedTuple):
             )
         ]
 
-    def picture(self) -> Figure:
+    def figure(self) -> Figure:
         """Both intervals of each coefficient, around its true value."""
-        figure = new_figure(9.0, 3.2)
-        panel = figure.subplots()
         place = np.arange(self.truth.size)
-        for shift, (mean, sd), marker, colour, label in (
-            (-0.12, self.posterior, "o", RIGHT, "SGNHT"),
-            (0.12, self.laplace, "s", WRONG, "Laplace"),
+        marks = [rule(0, "the truth", along="x")]
+        for shift, (mean, sd), colour, label in (
+            (0.12, self.posterior, "chain-0", "SGNHT"),
+            (-0.12, self.laplace, "chain-1", "Laplace"),
         ):
-            panel.errorbar(
-                place + shift, mean - self.truth, 2 * sd, fmt=marker, color=colour, markersize=4, label=label
-            )
-        panel.axhline(0, color=TRUTH, linewidth=1)
-        panel.set_xticks(place, self.names, rotation=45, ha="right")
-        tidy(panel, "Difference from the true coefficient, with two standard deviations")
-        panel.legend(frameon=False, fontsize=8)
-        return figure
+            off, y = mean - self.truth, shift - place
+            ends = {"low": off - 2 * sd, "high": off + 2 * sd}
+            marks += [
+                Mark("points", colour, label, off, y),
+                Mark("intervals", colour, y=y, along="x", **ends),
+            ]
+        text = "Each coefficient minus its true value, with two standard deviations."
+        return Figure("Difference from the truth", text, marks, Axis("difference"), Axis(names=self.names))
 
 
 def run(out: Path, seed: int, console: Console) -> None:
@@ -147,7 +145,7 @@ def run(out: Path, seed: int, console: Console) -> None:
     against = [
         "<h2>Against truth and Laplace</h2>",
         table(_COLUMNS, rows),
-        image(estimates.picture(), "intervals"),
+        figure_part(estimates.figure()),
     ]
     path = out / "report.html"
     trace.report(path, title="Logistic regression on a million rows", extra=against, summary=summary)

@@ -12,7 +12,7 @@ from fokker.datasets.ratings import Ratings
 from fokker.demo._console import print_end, print_table
 from fokker.models.factorisation.estimator import Factorisation
 from fokker.models.factorisation.report import LEVELS, coverage, coverage_figure, map_figure
-from fokker.report.page import image, page, table
+from fokker.report.page import figure_part, image, page, table
 from fokker.report.plots import RIGHT, TRUTH, new_figure, tidy
 
 USERS, ITEMS, FACTORS, SHARE = 400, 150, 3, 0.15
@@ -84,11 +84,11 @@ def run(out: Path, seed: int, console: Console) -> None:
         "<h2>Recovered and true ratings</h2>",
         image(_recovered(truth, everything), "recovered against true ratings"),
         "<h2>Calibration</h2>",
-        image(coverage_figure(model, test), "coverage of intervals"),
+        figure_part(coverage_figure(model, test)),
         f"<h2>Recommended to reader {reader}</h2>",
-        table(columns, listed),
+        table(columns, listed, "Recommended", sortable=True),
         "<h2>Books by two factors</h2>",
-        image(map_figure(model), "map of books"),
+        figure_part(map_figure(model)),
     ]
     write_text(path, page("Ratings from known factors", *parts))
     print_end(console, start, path)

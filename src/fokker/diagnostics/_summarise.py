@@ -98,7 +98,8 @@ def _of_scalars(
     least = float(np.nanmin(shown.effective)) if np.isfinite(shown.effective).any() else _least(statistics)
     checked = checked_text(statistics, least, agreement, comparison.spread, trace, halving)
     notes += [*_notes(trace, comparison.spread), *_not_judged(own)]
-    return _summary(table, shown, findings, checks, notes, checked, probabilities)
+    of_user = slice(len(samples.names), None)
+    return _summary(table, shown, findings, checks, notes, checked, probabilities, own=of_user)
 
 
 def _of_many(
@@ -147,7 +148,9 @@ def _of_many(
     leaves = _leaf_rows(table, of_leaves)
     least = min(least, *(row.effective for row in leaves if np.isfinite(row.effective)))
     checked = checked_text(statistics, least, agreement, comparison.spread, trace, halving)
-    return _summary(judged, statistics, findings, checks, notes, checked, probabilities, leaves, shown)
+    return _summary(
+        judged, statistics, findings, checks, notes, checked, probabilities, leaves, shown, slice(shown)
+    )
 
 
 def _of_moments(trace: "Trace", quantities: Any) -> Summary:
@@ -195,6 +198,7 @@ def _summary(
     probabilities: tuple[float, ...],
     leaves: list[LeafRow] | None = None,
     shown: int | None = None,
+    own: slice = slice(0),
 ) -> Summary:
     names, values = table
     mean, deviation = values.mean(axis=(0, 1)), values.std(axis=(0, 1), ddof=1)
@@ -202,7 +206,9 @@ def _summary(
     quantiles = np.quantile(values, probabilities, axis=(0, 1)).T
     # Figures of constants show nothing, unless nothing moved.
     shown_first = np.argsort(deviation == 0, kind="stable")[:_FIGURES]
-    series = {names[i]: values[:, :, i].copy() for i in shown_first}
+    # Of quantities that are no scalars of theta nobody else has the draws.
+    others = np.flatnonzero(deviation[own] != 0) + (own.start or 0)
+    series = {names[i]: values[:, :, i].copy() for i in dict.fromkeys([*shown_first, *others])}
     moments = (mean, deviation, quantiles)
     return Summary(
         names,

@@ -1,58 +1,91 @@
-"""The report of a run as one self-contained HTML page."""
+"""Pages of HTML that need nothing else: their parts, and the script that draws and sorts them."""
 
 import base64
+import functools
+import hashlib
 import io
-import itertools
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
 
-import jax
 import jinja2
-import numpy as np
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
-from fokker._core.files import write_text
 from fokker.diagnostics import Grade
-from fokker.report.plots import ACCENT, RIGHT, TRUTH, new_figure, tidy
+from fokker.report.figures import Figure
 
 if TYPE_CHECKING:
-    from fokker.diagnostics import Summary
-    from fokker.run.trace import Trace
+    from matplotlib.figure import Figure as Picture
 
-# The most rows of a table.
-_ROWS = 200
-# Colours of chains, by Okabe and Ito, which are distinguishable with any common colour vision.
-_COLOURS = (RIGHT, "#E69F00", ACCENT, "#CC79A7")
-_STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
-pre{background:#f4f4f4;padding:1rem;overflow-x:auto;white-space:pre-wrap}img{max-width:100%}
-td,th{padding:.2rem 1rem .2rem 0;text-align:left}
-.bad{color:#b03a00;font-weight:600}.care{color:#8a5a00;font-weight:600}.good{color:#005a8c}"""
+# Characters of a cell from which on its column is text in several lines.
+_WIDE = 40
 _CLASSES = {Grade.GOOD: "good", Grade.CARE: "care", Grade.BAD: "bad"}
-
-
 _environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
+# The page loads nothing and runs its own script alone, whatever it is filled with.
 _PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{{ title }}</title>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src '{{ digest }}'; \
+style-src 'unsafe-inline'; img-src data:; media-src data:; base-uri 'none'; form-action 'none'">
+<title>{{ title }}</title>
+<link rel="icon" href="data:,">
 <style>{{ style }}</style>
-<h1>{{ title }}</h1>
+</head>
+<body>
+<header class="top"><h1>{{ title }}</h1></header>
+<main>
 {% for part in parts %}
 {{ part }}
 {% endfor %}
+</main>
+<script>{{ script }}</script>
+</body>
 </html>
 """
-_TABLE = """<table><tr>{% for name in columns %}<th>{{ name }}</th>{% endfor %}</tr>
+_TABLE = """<div class="scroll" tabindex="0" role="region" aria-label="{{ caption }}">
+<table{% if classes %} class="{{ classes }}"{% endif %}><caption>{{ caption }}</caption>
+{% if columns|select|list %}
+<thead><tr>{% for name in columns %}<th scope="col"{% if loop.index0 in wide %} class="words"{% endif %}>\
+{{ name }}</th>{% endfor %}</tr></thead>
+{% endif %}
+<tbody>
 {% for row in rows %}
-<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+<tr{% if names %} data-name="{{ row[0] }}"{% endif %}{% if row[0] in flagged %} class="named"{% endif %}>\
+{% for cell in row %}{% if loop.first %}<th scope="row">{{ cell }}\
+{% if row[0] in flagged %}<span class="flag">see the verdict</span>{% endif %}</th>\
+{% else %}<td{% if loop.index0 in wide %} class="words"{% endif %}>{{ cell }}</td>{% endif %}{% endfor %}</tr>
 {% endfor %}
-</table>"""
-_VERDICT = """<p class="{{ kind }}">{{ verdict }}</p><ul>
-{% for item in items %}
-<li>{{ item }}</li>
+</tbody>
+</table></div>"""
+_VERDICT = """<section class="verdict {{ kind }}" aria-label="Verdict">
+<p class="word">{{ word }}</p>
+{% if findings %}
+<ul>
+{% for finding in findings %}
+<li>{{ finding }}</li>
 {% endfor %}
-</ul>"""
+</ul>
+{% endif %}
+{% if checked and findings %}
+<details><summary>What was checked</summary><p>{{ checked }}</p></details>
+{% elif checked %}
+<p>{{ checked }}</p>
+{% endif %}
+{% for note in notes %}
+<p class="soft">{{ note }}</p>
+{% endfor %}
+</section>"""
+_DATA = """<script type="application/json">{{ data }}</script>"""
+_FIGURE = f"""<figure data-figure="{{{{ key }}}}">
+<figcaption><h3>{{{{ title }}}}</h3><p class="legend">{{{{ text }}}}</p></figcaption>
+{_DATA}</figure>"""
+_CHOICE = f"""<div data-choice="{{{{ key }}}}">{_DATA}</div>"""
+_SECTION = f"""<section id="{{{{ key }}}}">{_DATA}
+<noscript>The figures need JavaScript.</noscript></section>"""
 
 
 def html(template: str, **values: object) -> Markup:
@@ -60,13 +93,104 @@ def html(template: str, **values: object) -> Markup:
     return Markup(_environment.from_string(template).render(values))
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """A table of text cells."""
-    return html(_TABLE, columns=columns, rows=rows)
+@functools.cache
+def asset(name: str) -> str:
+    """A file of the built page, as it was installed."""
+    return resources.files("fokker.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def image(figure: Figure, alternative: str) -> Markup:
-    """A figure as an <img> element with embedded data."""
+def page(title: str, *parts: str) -> str:
+    """A complete page with these parts, which are HTML."""
+    script = asset("report.js").strip()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return str(
+        html(
+            _PAGE,
+            title=title,
+            digest=Markup(f"sha256-{digest}"),
+            style=Markup(asset("report.css")),
+            script=Markup(script),
+            parts=map(Markup, parts),
+        )
+    )
+
+
+def json_text(data: object) -> Markup:
+    """Data within a page: no text in it ends its element, or begins another."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
+
+
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    caption: str = "",
+    *,
+    sortable: bool = False,
+    of_parameters: bool = False,
+    flagged: Collection[str] = frozenset(),
+) -> Markup:
+    """A table of text cells; the first of a row is its head.
+
+    `sortable`: by a click on a head. `of_parameters`: the name of a row chooses the parameter that is drawn.
+    `flagged`: rows that the verdict names.
+    """
+    wide = {i for row in rows for i, cell in enumerate(row) if i and len(cell) > _WIDE}
+    classes = " ".join(["sortable"] * sortable + ["of-parameters"] * of_parameters)
+    return html(
+        _TABLE,
+        columns=columns,
+        rows=rows,
+        caption=caption or "Table",
+        classes=classes,
+        names=of_parameters,
+        flagged=flagged,
+        wide=wide,
+    )
+
+
+def pairs(rows: Mapping[str, str], caption: str, names: tuple[str, str] = ("", "")) -> Markup:
+    """A table of names and values."""
+    return table(names, list(rows.items()), caption)
+
+
+def figure_part(figure: Figure, key: str | None = None) -> Markup:
+    """A figure that the page draws; without its script, what is in it in words."""
+    return html(
+        _FIGURE,
+        key=key or figure.title,
+        title=figure.title,
+        text=figure.text,
+        data=json_text(figure.to_json()),
+    )
+
+
+def figures_part(figures: Iterable[Figure]) -> Markup:
+    """Figures side by side where there is room."""
+    return Markup('<div class="figures">{}</div>').format(Markup("").join(map(figure_part, figures)))
+
+
+def choice_part(figures: Mapping[str, Figure], key: str) -> Markup:
+    """Several figures by name, of which one is shown."""
+    return html(_CHOICE, key=key, data=json_text({name: x.to_json() for name, x in figures.items()}))
+
+
+def verdict_part(
+    grade: Grade,
+    findings: Sequence[str],
+    notes: Sequence[str] = (),
+    checked: str = "",
+    word: str | None = None,
+) -> Markup:
+    """The grade, the problems, what was checked, and notes; `word` in place of the grade."""
+    shown = f"{grade}." if word is None else word
+    return html(_VERDICT, kind=_CLASSES[grade], word=shown, findings=findings, notes=notes, checked=checked)
+
+
+def image(figure: "Picture", alternative: str) -> Markup:
+    """A picture of Matplotlib as an <img> element with embedded data."""
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=110)
     return image_of_bytes(buffer.getvalue(), alternative)
@@ -78,79 +202,6 @@ def image_of_bytes(png: bytes, alternative: str) -> Markup:
     return html('<img alt="{{ text }}" src="data:image/png;base64,{{ data }}">', text=alternative, data=data)
 
 
-def page(title: str, *parts: str) -> str:
-    """A complete page with these parts, which are HTML."""
-    return str(html(_PAGE, title=title, style=Markup(_STYLE), parts=map(Markup, parts)))
-
-
-def verdict_part(grade: Grade, sentence: str, items: Sequence[str]) -> Markup:
-    """A verdict in the colour of its grade, and what it rests on."""
-    return html(_VERDICT, kind=_CLASSES[grade], verdict=sentence, items=items)
-
-
-def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
-    """Write the summary with its verdict, the settings, and figures of a few series."""
-    items = [*summary.warnings, *(f"Note: {note}." for note in summary.notes)]
-    settings = ", ".join(
-        f"{_SETTING_NAMES.get(name, name.replace('_', ' '))}: {_setting_text(value)}"
-        for name, value in trace.settings.items()
-        if value is not None
-    )
-    checks = [[name, f"{value:.3g}"] for name, value in summary.checks.items()]
-    parts = [
-        verdict_part(summary.grade, summary.verdict, items),
-        *([table(["", ""], checks)] if checks else []),
-        *extra,
-        "<h2>Posterior</h2>",
-        *(table(columns, rows[:_ROWS]) for columns, rows in summary.tables),
-        html("<p>{{ settings }}</p>", settings=settings),
-    ]
-    if summary.series:
-        parts += ["<h2>Chains</h2>", image(_chains(summary.series), "traces and marginal densities")]
-    if trace.sample_stats:
-        parts += ["<h2>Steps</h2>", image(_statistics(trace), "statistics of the steps, as a running mean")]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, page(title, *parts))
-
-
-# Names of settings that do not say what they are.
-_SETTING_NAMES = {"taken": "steps taken"}
-
-
-def _setting_text(value: object) -> str:
-    """A setting as short text; a step size may be an array or a schedule."""
-    if callable(value):
-        return "by a schedule"
-    return f"{float(value):.4g}" if isinstance(value, jax.Array) else str(value)
-
-
-def _chains(series: Mapping[str, np.ndarray]) -> Figure:
-    figure = new_figure(9.0, 1.5 * len(series))
-    panels = figure.subplots(len(series), 2, squeeze=False, width_ratios=(3, 1))
-    for i, (name, values) in enumerate(series.items()):
-        step = max(1, values.shape[1] // 1000)
-        for chain, colour in zip(values, itertools.cycle(_COLOURS)):
-            places = np.arange(0, len(chain), step)
-            panels[i, 0].plot(places, chain[::step], color=colour, linewidth=0.5, alpha=0.7)
-            counts, edges = np.histogram(chain, 40, density=True)
-            panels[i, 1].stairs(counts, edges, color=colour, linewidth=1)
-        # Matplotlib takes what is between two signs of a dollar for a formula.
-        tidy(panels[i, 0], name.replace("$", r"\$"))
-        tidy(panels[i, 1])
-        panels[i, 1].set_yticks([])
-        panels[i, 1].locator_params(axis="x", nbins=3)
-    return figure
-
-
-def _statistics(trace: "Trace") -> Figure:
-    figure = new_figure(9.0, 2.2 * len(trace.sample_stats))
-    panels = figure.subplots(len(trace.sample_stats), 1, squeeze=False)[:, 0]
-    for panel, (name, values) in zip(panels, trace.sample_stats.items(), strict=True):
-        running = np.cumsum(values.mean(axis=0)) / np.arange(1, values.shape[1] + 1)
-        panel.plot(values.mean(axis=0), color=ACCENT, linewidth=0.4, alpha=0.5)
-        panel.plot(running, color=RIGHT, linewidth=1.5, label="running mean")
-        if name == "kinetic_temperature":
-            panel.axhline(trace.settings.get("temperature", 1.0), color=TRUTH, linewidth=1, linestyle="--")
-        tidy(panel, name.replace("_", " "), "draw")
-        panel.legend(frameon=False, fontsize=8)
-    return figure
+def data_part(key: str, data: Any) -> Markup:
+    """A section whose contents the script makes of these data."""
+    return html(_SECTION, key=key, data=json_text(data))

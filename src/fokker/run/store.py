@@ -247,13 +247,19 @@ class Store:
                 zarr.consolidate_metadata(zarr_store(self.folder))
 
 
-def read_draws(folder: Path, checkpoint: Checkpoint, group: str) -> dict[str, np.ndarray]:
-    """The draws that a checkpoint counts, by name, chain × draw × …; raise where one is damaged."""
+def read_draws(
+    folder: Path, checkpoint: Checkpoint, group: str, most: int | None = None
+) -> dict[str, np.ndarray]:
+    """The draws that a checkpoint counts, by name, chain × draw × …; raise where one is damaged.
+
+    `most`: the last of them, this many or, as whole chunks are read, a few more.
+    """
     chunk = int(checkpoint.description["chunk"])
     full = checkpoint.draws // chunk * chunk
+    begin = 0 if most is None else max(0, checkpoint.draws - most) // chunk * chunk
     variables = _variables_of(folder, checkpoint)
     return {
-        name: np.concatenate([variables[f"{group}/{name}"].read(full), x], axis=1)
+        name: np.concatenate([variables[f"{group}/{name}"].read(full, begin), x], axis=1)
         for name, x in checkpoint.group(f"tail/{group}").items()
     }
 

@@ -1,7 +1,9 @@
 """The trace of a run in a folder: its draws are read when they are asked for."""
 
+import copy
 import functools
 import itertools
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.count import Count
+from fokker._core.draws import shape_of_draws
 from fokker._core.files import DamagedFileError, check_own, interpreting
 from fokker._core.labels import Labels, named_leaves
 from fokker.run.call import Call, Origin
@@ -33,6 +36,8 @@ class StoredTrace(Trace):
     _checkpoint: Checkpoint
     _structure: Any
     _call: Call | None
+    # The last draws are read, this many: for those who watch a long run.
+    _most: int | None = None
 
     def __init__(
         self,
@@ -128,7 +133,7 @@ class StoredTrace(Trace):
         """Theta's tree, leading axes chain and draw, or None where there are none."""
         if not self._draws:
             return None
-        leaves = surviving(read_draws(self.path, self._checkpoint, POSTERIOR), self.losses)
+        leaves = surviving(read_draws(self.path, self._checkpoint, POSTERIOR, self._most), self.losses)
         with interpreting(self.path / CHECKPOINT, "checkpoint of a run"):
             return self._tree(leaves) if leaves else None
 
@@ -137,7 +142,7 @@ class StoredTrace(Trace):
         """The statistics of the draws, chain × draw."""
         if not self._draws:
             return {}
-        return surviving(read_draws(self.path, self._checkpoint, STATISTICS), self.losses)
+        return surviving(read_draws(self.path, self._checkpoint, STATISTICS, self._most), self.losses)
 
     @functools.cached_property
     def gathered(self) -> Moments | None:
@@ -184,6 +189,29 @@ class StoredTrace(Trace):
         if self._structure is not None:
             return jax.tree.unflatten(self._structure, ordered)
         return _tree([leaf["path"] for leaf in theta], ordered)
+
+    def glimpse(self, read: int, kept: int, is_running: bool) -> tuple["StoredTrace", str]:
+        """The trace with fewer draws, and what was left out, in words: for those who watch a long run.
+
+        `read`, `kept`: numbers of theta that are read at most, the last draws of them, and of these kept.
+        `is_running`: that its last step is not taken yet is no problem then.
+        """
+        theta = self._checkpoint.group(f"tail/{POSTERIOR}").values()
+        per_draw = max(1, sum(x.shape[0] * math.prod(x.shape[2:]) for x in theta))
+        shown = copy.copy(self)
+        if is_running and self._checkpoint.description["stopped"] is None:
+            object.__setattr__(shown, "stopped", None)
+        object.__setattr__(shown, "_most", max(1, read // per_draw))
+        if shown.draws is None:
+            return shown, ""
+        number = shape_of_draws(shown.draws)[1]
+        every = max(1, -(-number * per_draw // kept))
+        for name, tree in (("draws", shown.draws), ("sample_stats", shown.sample_stats)):
+            object.__setattr__(shown, name, jax.tree.map(lambda x: x[:, ::every], tree))
+        total = self._checkpoint.draws
+        parts = [f"the last {number:,} of {total:,} draws of a chain"] if number < total else []
+        parts += [f"every {every}th draw"] if every > 1 else []
+        return shown, ", of these ".join(parts)
 
     def resume(self, steps: int = 0) -> Trace:
         """Continue where the run ended, with `steps` more, in its folder."""

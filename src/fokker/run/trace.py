@@ -385,14 +385,14 @@ class Trace:
         extra: Sequence[str] = (),
         summary: Summary | None = None,
     ) -> None:
-        """Write the summary, its verdict and pictures as one self-contained HTML page.
+        """Write the verdict, a table of all parameters and figures of each as one HTML page without links.
 
         - `path`: the file.
         - `title`: of the page.
-        - `extra`: further parts of it, in HTML.
+        - `extra`: further parts of it, in HTML; scripts in them do not run.
         - `summary`: one computed before.
         """
-        from fokker.report.page import write_report  # with Matplotlib, which takes as long to import as JAX
+        from fokker.report.trace_page import write_report  # with Jinja, which only pages need
 
         write_report(
             self, as_file(path, "path"), title, extra, self.summary() if summary is None else summary

@@ -186,19 +186,23 @@ class Variable:
                     if file.read(_CHECKSUM) != record[_DIGEST:]:
                         raise ValueError(_is_another(path))
 
-    def read(self, draws: int) -> np.ndarray:
-        """The first draws; raise where they are damaged, missing, or others than those that were recorded."""
+    def read(self, draws: int, begin: int = 0) -> np.ndarray:
+        """The first draws, or of them those from `begin` on, the first of a chunk.
+
+        Raises where they are damaged, missing, or others than those that were recorded.
+        """
         if draws == 0 or 0 in self.shape:
-            return np.empty((self.chains, draws, *self.shape), self.dtype)
+            return np.empty((self.chains, draws - begin, *self.shape), self.dtype)
         with self._reading():
-            paths = list(self._files(draws))
+            skipped = begin // self.chunk_draws
+            paths = list(self._files(draws))[skipped:]
             array = self._opened("r")
             if array.shape[1] < draws:
                 raise ValueError(f"{array.shape[1]:,} draws in place of {draws:,}")
-            stored = np.asarray(array[:, :draws])
-            if self.records is not None:
+            stored = np.asarray(array[:, begin:draws])
+            if self.records is not None and paths:
                 parts = np.split(stored, len(paths), axis=1)
-                for path, part, record in zip(paths, parts, self.records, strict=True):
+                for path, part, record in zip(paths, parts, self.records[skipped:], strict=True):
                     if _digest(part)[:_DIGEST] != record[:_DIGEST]:
                         raise ValueError(_is_another(path))
             return stored

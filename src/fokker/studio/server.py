@@ -1,12 +1,13 @@
 """The page and its WebSocket: Starlette behind the guard, served to this machine alone."""
 
+import asyncio
 import secrets
 import socket
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -14,9 +15,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from fokker.report.page import asset
 from fokker.studio.catalogue import catalogue
 from fokker.studio.guard import Guard
 from fokker.studio.session import MAX_MESSAGE, Session
+
+if TYPE_CHECKING:
+    from fokker.studio.run_view import RunView
 
 HOST = "127.0.0.1"
 MAX_CONNECTIONS = 16
@@ -34,6 +39,9 @@ _TOO_LARGE, _TRY_LATER = 1009, 1013
 def page_file(name: str) -> bytes:
     """A file of the built page, as it was installed."""
     return resources.files("fokker.studio").joinpath("page", name).read_bytes()
+
+
+_RUN_FILES = {"run.html": ("run.html", "text/html"), "run.js": ("run.js", "text/javascript")}
 
 
 async def _catalogue(request: Request) -> Response:
@@ -71,24 +79,52 @@ class _Connections:
             self.sessions.discard(session)
 
 
-def routes(connections: _Connections) -> list[BaseRoute]:
-    """Everything that is served; all of it is behind the guard."""
+def routes(connections: _Connections, run: "RunView | None" = None) -> list[BaseRoute]:
+    """Everything that is served; all of it is behind the guard. `run`: one that is watched."""
     return [
         *(Route(f"/{name}", _file(name)) for name in _FILES),
         Route("/catalogue.json", _catalogue),
         WebSocketRoute("/socket", connections.serve),
+        *([] if run is None else _run_routes(connections, run)),
     ]
 
 
 def _file(name: str) -> Any:
     async def respond(request: Request) -> Response:
-        file, kind = _FILES[name]
+        file, kind = {**_FILES, **_RUN_FILES}[name]
         return Response(page_file(file), media_type=kind)
 
     return respond
 
 
-def create_app(token: str, port: int) -> Guard:
+def _run_routes(connections: _Connections, run: "RunView") -> list[BaseRoute]:
+    """The page of a run, its contents, and a request to stop it."""
+    from fokker.studio.run_view import StopError
+
+    async def content(request: Request) -> Response:
+        known = request.query_params.get("known", "")[:64]
+        loop = asyncio.get_running_loop()
+        return JSONResponse(await loop.run_in_executor(connections.analysts, run.content, known))
+
+    async def stop(request: Request) -> Response:
+        try:
+            return JSONResponse({"message": run.stop()})
+        except StopError as error:
+            return JSONResponse({"message": str(error)}, status_code=409)
+
+    async def style(request: Request) -> Response:
+        return Response(asset("report.css"), media_type="text/css")
+
+    return [
+        Route("/run.json", content),
+        Route("/stop", stop, methods=["POST"]),
+        Route("/report.css", style),
+        Route("/run", _file("run.html")),
+        Route("/run.js", _file("run.js")),
+    ]
+
+
+def create_app(token: str, port: int, run: "RunView | None" = None) -> Guard:
     """The application: there is no way to it but through the guard."""
     connections = _Connections()
 
@@ -100,7 +136,7 @@ def create_app(token: str, port: int) -> Guard:
         for threads in (connections.runners, connections.analysts):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    return Guard(Starlette(routes=routes(connections), lifespan=lifespan), token, port)
+    return Guard(Starlette(routes=routes(connections, run), lifespan=lifespan), token, port)
 
 
 def listen(port: int) -> socket.socket:
@@ -125,12 +161,12 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
-def serve(bound: socket.socket, token: str) -> None:
+def serve(bound: socket.socket, token: str, run: "RunView | None" = None) -> None:
     """Serve until interrupted."""
     import uvicorn
 
     config = uvicorn.Config(
-        create_app(token, bound.getsockname()[1]),
+        create_app(token, bound.getsockname()[1], run),
         log_level="warning",
         access_log=False,  # addresses have the token
         ws="websockets-sansio",

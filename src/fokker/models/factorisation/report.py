@@ -5,18 +5,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from fokker._core.files import write_text
 from fokker.datasets.ratings import Ratings
-from fokker.report.page import image, page, table
-from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
+from fokker.diagnostics import Finding, Grade, Verdict
+from fokker.report.figures import Axis, Figure, Mark
+from fokker.report.page import figure_part, html, page, pairs, table, verdict_part
 
 if TYPE_CHECKING:
     from fokker.models.factorisation.estimator import Factorisation
 
 # Probabilities of the intervals whose coverage is shown.
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+# The interval that the verdict is about, and an error of its coverage that does no harm.
+_LEVEL, _TOLERATED = 0.9, 0.03
 # Items on the map, the ones rated most often.
 _ON_MAP = 40
 
@@ -32,27 +34,48 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
         ["mean rating", f"{model.mean_:.3f}"],
         ["standard deviation of the noise", f"{model.noise_:.3f}"],
     ]
-    parts = []
+    parts, verdict = [], Verdict.of_problem("nothing was checked: give test=…, ratings that were held out.")
     if test is not None:
+        score, inside = model.score(test), coverage(model, test, _LEVEL)
+        verdict = _judge(score, inside, test, model.mean_)
         rows += [
-            ["test RMSE", f"{model.score(test):.4f} on {len(test):,} ratings"],
-            ["coverage of 90 % intervals", f"{coverage(model, test, 0.9):.1%}"],
+            ["test RMSE", f"{score:.4f} on {len(test):,} ratings"],
+            ["coverage of 90 % intervals", f"{inside:.1%}"],
         ]
-        parts += ["<h2>Intervals on held-out ratings</h2>", image(coverage_figure(model, test), "coverage")]
+        parts += ["<h2>Intervals on held-out ratings</h2>", figure_part(coverage_figure(model, test))]
     if model.curve_:
-        parts += ["<h2>Test error by pass</h2>", image(curve_figure(model), "test RMSE")]
+        parts += ["<h2>Test error by pass</h2>", figure_part(curve_figure(model))]
     if user is not None:
         columns = ("item", "title", "expected rating", "90 % interval of it")
         listed = [
             [str(r.item), r.title, f"{r.mean:.2f}", f"{r.interval[0]:.2f} … {r.interval[1]:.2f}"]
             for r in model.recommend(user)
         ]
-        parts += [f"<h2>Recommended to user {user}</h2>", table(columns, listed)]
+        parts += [html("<h2>Recommended to user {{ user }}</h2>", user=user)]
+        parts.append(table(columns, listed, "Recommended", sortable=True))
     if model.factors >= 2:
-        parts += ["<h2>Items by two factors</h2>", image(map_figure(model), "map of items")]
+        parts += ["<h2>Items by two factors</h2>", figure_part(map_figure(model))]
+    checked = "Held-out ratings: the error against that of their mean, and how many are in their intervals."
+    verdict_page = verdict_part(verdict.grade, verdict.problems, checked="" if test is None else checked)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, page("Matrix factorisation", table(("", ""), rows), *parts))
+    write_text(path, page("Matrix factorisation", verdict_page, pairs(dict(rows), "The fit"), *parts))
     return path
+
+
+def _judge(score: float, inside: float, test: Ratings, mean: float) -> Verdict:
+    """Whether held-out ratings are predicted better than by the mean, and within their intervals."""
+    findings = []
+    alone = float(np.sqrt(np.mean((test.values - mean) ** 2)))
+    if score >= alone:
+        text = f"the test RMSE, {score:.3f}, is not below {alone:.3f}, that of the mean rating alone."
+        findings.append(Finding(Grade.BAD, text))
+    # Two standard errors of the share, and what does no harm.
+    allowed = _TOLERATED + 2 * float(np.sqrt(_LEVEL * (1 - _LEVEL) / max(len(test), 1)))
+    if abs(inside - _LEVEL) > allowed:
+        what = "narrow: take more passes, or more draws" if inside < _LEVEL else "wide"
+        text = f"{inside:.1%} of held-out ratings are in their 90 % intervals, which are too {what}."
+        findings.append(Finding(Grade.CARE, text))
+    return Verdict(tuple(findings))
 
 
 def coverage(model: "Factorisation", test: Ratings, level: float) -> float:
@@ -63,27 +86,33 @@ def coverage(model: "Factorisation", test: Ratings, level: float) -> float:
 
 def coverage_figure(model: "Factorisation", test: Ratings) -> Figure:
     """The share of ratings inside intervals, against the probability of the intervals."""
-    figure = new_figure(4.5, 3.6)
-    panel = figure.subplots()
-    panel.plot([0.45, 1], [0.45, 1], color=TRUTH, linewidth=1, label="exact")
-    panel.plot(LEVELS, [coverage(model, test, level) for level in LEVELS], "o-", color=RIGHT, label="model")
-    tidy(panel, "Held-out ratings inside their interval", "probability of the interval", "share inside")
-    panel.legend(frameon=False, fontsize=8)
-    return figure
+    shares = [coverage(model, test, level) for level in LEVELS]
+    return Figure(
+        "Held-out ratings inside their interval",
+        ", ".join(f"{share:.1%} of {level:.0%}" for share, level in zip(shares, LEVELS, strict=True)) + ".",
+        [
+            Mark("line", "truth", "exact", [0.45, 1], [0.45, 1], dashed=True),
+            Mark("line", "chain-0", None, LEVELS, shares),
+            Mark("points", "chain-0", "model", LEVELS, shares),
+        ],
+        Axis("probability of the interval"),
+        Axis("share inside"),
+    )
 
 
 def curve_figure(model: "Factorisation") -> Figure:
     """The test error of each state and of the running mean of predictions."""
-    figure = new_figure(7.0, 3.2)
-    panel = figure.subplots()
     now, mean = np.array(model.curve_).T
     passes = np.arange(1, len(now) + 1)
-    panel.plot(passes, now, color=WRONG, linewidth=1, label="a single draw")
     after = passes > model.num_burn_in
-    panel.plot(passes[after], mean[after], color=RIGHT, label="the mean of all draws so far")
-    tidy(panel, "Test RMSE", "pass over the ratings")
-    panel.legend(frameon=False, fontsize=8)
-    return figure
+    marks = [Mark("line", "chain-1", "a single draw", passes, now)]
+    if after.any():
+        marks.append(
+            Mark("line", "chain-0", "the mean of all draws so far", passes[after], mean[after], width=2)
+        )
+    return Figure(
+        "Test RMSE", f"{mean[-1]:.4f} at the end.", marks, Axis("pass over the ratings"), Axis("RMSE")
+    )
 
 
 def item_map(model: "Factorisation", items: np.ndarray) -> np.ndarray:
@@ -106,12 +135,11 @@ def map_figure(model: "Factorisation") -> Figure:
     counts = np.bincount(model.ratings_.items, minlength=model.ratings_.num_items)
     items = np.argsort(-counts, kind="stable")[:_ON_MAP]
     x, y = item_map(model, items).T
-    figure = new_figure(9.0, 6.0)
-    panel = figure.subplots()
-    panel.scatter(x, y, s=14, color=ACCENT)
-    titles = model.ratings_.titles
-    for i, a, b in zip(items, x, y, strict=True):
-        name = str(model.ratings_.item_names[i]) if titles is None or not titles[i] else str(titles[i])
-        panel.annotate(name[:28], (a, b), fontsize=7, xytext=(3, 2), textcoords="offset points")
-    tidy(panel, "The items rated most often", "first axis of the factors", "second axis")
-    return figure
+    titles, known = model.ratings_.titles, model.ratings_.item_names
+    names = [str(known[i]) if titles is None or not titles[i] else str(titles[i]) for i in items]
+    return Figure(
+        "The items rated most often",
+        "Items whose predictions are alike are near each other; zooming in shows names that have no room.",
+        [Mark("points", "chain-2", x=x, y=y, text=[name[:28] for name in names])],
+        is_map=True,
+    )

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
@@ -14,7 +13,9 @@ from fokker.diagnostics._convergence import r_hat_and_effective
 from fokker.models.network import inputs, metrics
 from fokker.models.network.evaluation import ClassUncertainty, Evaluation
 from fokker.models.network.predict import Predictive, by_rows
-from fokker.report.page import image, page, table, verdict_part
+from fokker.report.figures import Axis, Mark, chain_colour, histogram
+from fokker.report.figures import Figure as Drawn
+from fokker.report.page import figure_part, figures_part, image, page, pairs, table, verdict_part
 from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _KINETIC, _R_HAT, _SHARE = 0.1, 1.1, 0.1
 _SHOWN = 10
 # Rows whose likelihood is followed over the draws.
 _FOLLOWED = 2000
+# The most chains in a figure.
+_CHAINS = 16
 
 
 def report(
@@ -41,13 +44,11 @@ def report(
             name = f"AUROC of other data, by {by.replace('_', ' ')}"
             rows.append([name, f"{net.out_of_distribution(X, X_out, by):.4f}"])
     parts = [
-        verdict_part(verdict.grade, verdict.headline, verdict.problems),
+        verdict_part(verdict.grade, verdict.problems, verdict.notes),
         "<h2>Scores</h2>",
-        table(["on held-out rows", ""], rows),
+        table(["on held-out rows", ""], rows, "Scores on held-out rows"),
+        pairs(checks, "What was checked", ("check", "")),
     ]
-    parts.append(
-        table(["check", ""], [[name, text] for name, text in checks.items()]),
-    )
     if is_classifier:
         parts += _class_parts(net, X, y, X_out)
     else:
@@ -57,9 +58,9 @@ def report(
         "<h2>Chains</h2>",
         "<p>The mean log-likelihood of the held-out rows, by draw. Chains that have forgotten their start "
         "move around one level.</p>",
-        image(_series_figure(series), "log-likelihood of held-out rows by draw and chain"),
+        figure_part(_series_figure(series)),
         "<h2>The run</h2>",
-        table(["setting", ""], [[name, text] for name, text in _settings(net).items()]),
+        pairs(_settings(net), "Settings", ("setting", "")),
     ]
     return page(title, *parts)
 
@@ -156,11 +157,11 @@ def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | 
         "<p>Of the predictions made with 80 % confidence, 80 % should be right: the points should lie on the "
         "diagonal. Below it the network is overconfident, above it less certain than it is right. The area "
         "of a point is the number of rows.</p>",
-        image(reliability_figure(curves), "accuracy against confidence"),
+        figures_part(_reliability_figures(curves["posterior"])),
         "<h2>Uncertainty</h2>",
         "<p>Entropy is all the uncertainty of a prediction; mutual information is the part that comes from "
         "the weights, which more data would remove.</p>",
-        image(_entropy_figure(uncertainty, outside), "histograms of entropy and mutual information"),
+        figures_part(_entropy_figures(uncertainty, outside)),
         "<h2>Most and least certain</h2>",
         _examples(net, np.asarray(X), np.asarray(y), probabilities, uncertainty.entropy),
     ]
@@ -235,44 +236,78 @@ def reliability_figure(curves: Mapping[str, metrics.Reliability]) -> Figure:
     return figure
 
 
-def _entropy_figure(inside: ClassUncertainty, outside: ClassUncertainty | None) -> Figure:
-    figure = new_figure(9.0, 3.2)
-    for panel, name in zip(figure.subplots(1, 2), ("entropy", "mutual_information"), strict=True):
-        sets = {"like the data": (getattr(inside, name), RIGHT)}
-        if outside is not None:
-            sets["other data"] = (getattr(outside, name), WRONG)
-        _histograms(panel, sets)
-        tidy(panel, name.replace("_", " "), "nats", "density")
-        panel.legend(frameon=False, fontsize=8)
-    return figure
+def _reliability_figures(curve: metrics.Reliability) -> list[Drawn]:
+    """The same for the page, which draws them itself."""
+    filled = curve.share > 0
+    x, heights, share = (part[filled] for part in (curve.confidence, curve.accuracy, curve.share))
+    return [
+        Drawn(
+            "Is it right as often as it says?",
+            f"Expected calibration error {curve.error:.4f}. The area of a point is its number of rows.",
+            [
+                Mark("line", "truth", "calibrated", [0, 1], [0, 1], dashed=True),
+                Mark("line", "chain-0", None, x, heights),
+                Mark("points", "chain-0", "posterior", x, heights, size=share, opacity=0.4),
+            ],
+            Axis("confidence"),
+            Axis("accuracy"),
+        ),
+        Drawn(
+            "How confident it is",
+            "The share of rows at each confidence.",
+            [Mark("bars", "chain-0", None, curve.edges, curve.share, opacity=0.6)],
+            Axis("confidence"),
+            Axis("share of rows"),
+        ),
+    ]
 
 
-def _histograms(panel: Axes, sets: Mapping[str, tuple[np.ndarray, str]]) -> None:
-    largest = max(float(np.max(values)) for values, _ in sets.values()) or 1.0
-    for name, (values, colour) in sets.items():
-        heights, edges = np.histogram(values, 40, (0, largest), density=True)
-        panel.stairs(heights, edges, color=colour, fill=True, alpha=0.45, label=name)
+def _entropy_figures(inside: ClassUncertainty, outside: ClassUncertainty | None) -> list[Drawn]:
+    return [
+        _compared_figure(
+            name.replace("_", " ").capitalize(),
+            "nats",
+            getattr(inside, name),
+            None if outside is None else getattr(outside, name),
+        )
+        for name in ("entropy", "mutual_information")
+    ]
+
+
+def _compared_figure(title: str, unit: str, inside: np.ndarray, outside: np.ndarray | None) -> Drawn:
+    """Histograms of an uncertainty of rows like the data, and of others."""
+    sets = {"like the data": (inside, "chain-0"), "other data": (outside, "chain-1")}
+    known = {name: (np.asarray(x, float), colour) for name, (x, colour) in sets.items() if x is not None}
+    ends = (0.0, max(float(np.max(values)) for values, _ in known.values()) or 1.0)
+    means = ", ".join(f"{name} {values.mean():.3g}" for name, (values, _) in known.items())
+    marks = [histogram(values, colour, name, 40, ends) for name, (values, colour) in known.items()]
+    return Drawn(title, f"Means over rows: {means}.", marks, Axis(unit), Axis("density"))
 
 
 def _regression_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | None) -> list[str]:
     mean, deviation = (np.asarray(x).reshape(len(x), -1)[:, 0] for x in net.predict(X, True))
     targets = np.asarray(y, float).reshape(len(mean), -1)[:, 0]
-    figure = new_figure(9.0, 3.6)
-    left, right = figure.subplots(1, 2)
     some = np.linspace(0, len(mean) - 1, min(500, len(mean))).astype(int)
-    left.errorbar(
-        mean[some], targets[some], xerr=deviation[some], fmt=".", color=RIGHT, alpha=0.4, markersize=3
-    )
+    ends = {"low": (mean - deviation)[some], "high": (mean + deviation)[some]}
     span = [float(targets.min()), float(targets.max())]
-    left.plot(span, span, color=TRUTH, linewidth=1, linestyle="--")
-    tidy(left, "y against its prediction, with one standard deviation", "predicted", "y")
-    sets = {"like the data": (_deviation_of_mean(net, X), RIGHT)}
-    if X_out is not None:
-        sets["other data"] = (_deviation_of_mean(net, X_out), WRONG)
-    _histograms(right, sets)
-    tidy(right, "uncertainty from the weights", "standard deviation of E[y | x, θ]", "density")
-    right.legend(frameon=False, fontsize=8)
-    return ["<h2>Predictions</h2>", image(figure, "y against its prediction, and uncertainty")]
+    predicted = Drawn(
+        "y against its prediction",
+        f"With one standard deviation; {len(some):,} of {len(mean):,} rows.",
+        [
+            Mark("intervals", "chain-0", y=targets[some], along="x", **ends, opacity=0.35, width=1),
+            Mark("points", "chain-0", "held-out rows", mean[some], targets[some]),
+            Mark("line", "truth", "exact", span, span, dashed=True),
+        ],
+        Axis("predicted"),
+        Axis("y"),
+    )
+    uncertainty = _compared_figure(
+        "Uncertainty from the weights",
+        "standard deviation of E[y | x, θ]",
+        _deviation_of_mean(net, X),
+        None if X_out is None else _deviation_of_mean(net, X_out),
+    )
+    return ["<h2>Predictions</h2>", figures_part([predicted, uncertainty])]
 
 
 def _deviation_of_mean(net: "Network", X: ArrayLike) -> np.ndarray:
@@ -280,11 +315,14 @@ def _deviation_of_mean(net: "Network", X: ArrayLike) -> np.ndarray:
     return np.sqrt(np.asarray(uncertainty.variance_of_mean).reshape(len(uncertainty.variance), -1)[:, 0])
 
 
-def _series_figure(series: np.ndarray) -> Figure:
-    figure = new_figure(9.0, 2.6)
-    panel = figure.subplots()
-    for number, chain in enumerate(series):
-        panel.plot(chain, linewidth=1, label=f"chain {number + 1}", color=(RIGHT, WRONG, TRUTH)[number % 3])
-    tidy(panel, "", "draw", "mean log-likelihood")
-    panel.legend(frameon=False, fontsize=8)
-    return figure
+def _series_figure(series: np.ndarray) -> Drawn:
+    chains, draws = series.shape
+    shown = series[:_CHAINS]
+    marks = [
+        Mark("line", chain_colour(i), f"chain {i + 1}" if len(shown) <= 8 else None, np.arange(draws), chain)
+        for i, chain in enumerate(shown)
+    ]
+    text = f"{draws:,} draws of each of {chains} chains"
+    text += f", of which the first {_CHAINS} are shown." if chains > _CHAINS else "."
+    title = "Mean log-likelihood of held-out rows"
+    return Drawn(title, text, marks, Axis("draw"), Axis("log-likelihood"))

@@ -12,7 +12,9 @@ from fokker._core.files import write_atomically, write_text
 from fokker.models.topics.evaluate import DocumentScores
 from fokker.models.topics.files import csv_text, folder_of
 from fokker.models.topics.summary import RunSummary, read_scores
-from fokker.report.page import image, page, table
+from fokker.report.figures import Axis, Mark
+from fokker.report.figures import Figure as Drawn
+from fokker.report.page import figures_part, page, table
 from fokker.report.plots import ACCENT, RIGHT, new_figure, tidy
 
 # A difference of this many of its standard errors is called clear. Not two: the best of several numbers is
@@ -52,10 +54,10 @@ def compare(folder: Path, topics: Sequence[int]) -> Comparison | None:
     contents = page(
         "Numbers of topics",
         f"<p>{html.escape(preferred)}</p>",
-        table(columns, rows),
+        table(columns, rows, "Runs", sortable=True),
         "<p>Perplexity of the held-out documents, with its standard error over these documents. Coherences "
         "are means over the topics, NPMI with its standard error over these.</p>",
-        image(figure, "perplexity and coherence against the number of topics"),
+        figures_part(_figures(summaries)),
         f"<h2>Runs</h2><ul>{links}</ul>",
     )
     write_text(folder / _PAGE, contents)
@@ -141,6 +143,28 @@ def comparison_figure(summaries: Sequence[RunSummary]) -> Figure:
         panel.set_xticks(topics, [str(k) for k in topics])
         panel.minorticks_off()
     return figure
+
+
+def _figures(summaries: Sequence[RunSummary]) -> list[Drawn]:
+    """The same for the page, which draws them itself."""
+    topics = np.array([s.topics for s in summaries], float)
+    perplexity, error = (
+        np.array([getattr(s, name) for s in summaries]) for name in ("perplexity", "standard_error")
+    )
+    x = Axis("topics", log=len(topics) > 1)
+    ends = {"low": perplexity - error, "high": perplexity + error}
+    of_perplexity = [
+        Mark("line", "chain-0", None, topics, perplexity),
+        Mark("intervals", "chain-0", "± standard error", topics, along="y", **ends, width=2),
+    ]
+    of_coherence = [
+        Mark("line", colour, name, topics, [getattr(s, field) for s in summaries])
+        for name, field, colour in (("NPMI", "npmi", "chain-0"), ("c_v", "c_v", "chain-2"))
+    ]
+    return [
+        Drawn("Held-out perplexity", "The lower the better.", of_perplexity, x, Axis("perplexity")),
+        Drawn("Mean coherence of the topics", "The higher the better.", of_coherence, x, Axis()),
+    ]
 
 
 def _row(summary: RunSummary) -> tuple[str, ...]:

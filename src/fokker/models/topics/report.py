@@ -1,22 +1,21 @@
 """The report of a run: the verdict, the topics with their bounds, the perplexity, and a map."""
 
 import html
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from fokker.models.topics.curve import curve_to_array
+from fokker.models.topics.curve import Evaluation, curve_to_array
 from fokker.models.topics.judgement import NOT_EXACT, few_effective_draws
-from fokker.models.topics.results import Findings, bound_names, by_prevalence
+from fokker.models.topics.results import Findings, Topic, bound_names, by_prevalence, embed_in_plane
 from fokker.models.topics.run import Run
-from fokker.models.topics.topic_map import map_figure
 from fokker.models.topics.watcher import Show
-from fokker.report.page import image, page, table, verdict_part
-from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
+from fokker.report.figures import Axis, Figure, Mark, rule
+from fokker.report.page import choice_part, figure_part, page, pairs, table, verdict_part
 
-# The most topics plotted, the words of each, and the panels per row.
-_MAX_TOPICS, _WORDS, _COLUMNS = 40, 8, 4
+# Words of a topic that are plotted.
+_WORDS = 10
+_COLUMNS = ("topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws")
 
 
 def report(run: Run, findings: Findings, show: Show = lambda *progress: None) -> str:
@@ -36,21 +35,11 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         for t in topics
     ]
     skipped = run.tally.sentence()
-    plotted_note = (
-        f" The {_MAX_TOPICS} most prevalent of {len(topics)} are plotted."
-        if len(topics) > _MAX_TOPICS
-        else ""
-    )
-    figures = []
-    for number, (draw, alternative) in enumerate(_FIGURES):
-        show("drawing the report", number, len(_FIGURES), "figures")
-        figures.append(image(draw(findings), alternative))
-    words_figure, curve, topic_map = figures
+    show("drawing the report", 0, 1, "pages")
     parts = [
-        verdict_part(verdict.grade, _headline(findings), verdict.problems),
-        f"<p>{html.escape(' '.join(verdict.notes))}</p>",
+        verdict_part(verdict.grade, verdict.problems, verdict.notes, word=_headline(findings)),
         "<h2>Topics</h2>",
-        table(["topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws"], rows),
+        table(_COLUMNS, rows, "Topics", sortable=True),
         "<p>Prevalence is the share of a topic in the words of all documents. NPMI, c_v and u_mass measure "
         "the coherence of its ten most probable words in the held-out and the first "
         f"{run.training.sample.size:,} training documents. NPMI is 1 if they always occur together, 0 if by "
@@ -59,21 +48,19 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         "<h2>Their words</h2>",
         f"<p>E[β<sub>kw</sub>], with {' and '.join(bound_names(findings.probability))} bounds over "
         f"{findings.draws} draws. "
-        f"{_source_of_draws(run)}{plotted_note}</p>",
-        words_figure,
+        f"{_source_of_draws(run)}</p>",
+        choice_part(word_figures(topics), "words"),
         "<h2>Held-out perplexity</h2>",
-        curve,
+        figure_part(curve_figure(findings.curve, findings.unigram, findings.perplexity)),
         "<h2>Map of the topics</h2>",
-        "<p>Topics that share words are near each other (Hellinger distance, scaled to the plane); the "
-        "area of a circle is the prevalence. A number that is moved aside has a line to its circle.</p>",
-        topic_map,
+        figure_part(map_figure(findings.topics, findings.distances)),
         "<h2>The run</h2>",
         f"<p>{run.training.documents:,} documents and {run.tokens:,} words of "
         f"{html.escape(run.corpus.source.label)}, "
         f"{run.training.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
         f"{len(run.corpus.vocabulary):,} words; |S| = {run.total():,.0f}; {run.seconds:,.0f} s.</p>",
         f"<p>{html.escape(skipped) if skipped else 'No document was left out.'}</p>",
-        table(["setting", ""], [[name, str(value)] for name, value in _settings(run).items()]),
+        pairs({name: str(value) for name, value in _settings(run).items()}, "Settings", ("setting", "")),
     ]
     return page("Topics", *parts)
 
@@ -101,55 +88,69 @@ def _settings(run: Run) -> dict[str, object]:
     return run.settings.to_json() | reading | {"passes": passes}
 
 
-def topics_figure(findings: Findings) -> Figure:
-    """Bars of the most probable words of each topic, with their bounds."""
-    topics = by_prevalence(findings.topics)[:_MAX_TOPICS]
-    rows = -(-len(topics) // _COLUMNS)
-    figure = new_figure(11.0, 1.9 * rows)
-    panels = figure.subplots(rows, _COLUMNS, squeeze=False).ravel()
-    for panel, topic in zip(panels, topics, strict=False):
+def word_figures(topics: Sequence[Topic]) -> dict[str, Figure]:
+    """Bars of the most probable words of each topic, with their bounds, by the name of the topic."""
+    figures = {}
+    for topic in topics:
         words = topic.words[:_WORDS]
-        places = np.arange(len(words))
+        places = -np.arange(len(words))
         mean, low, high = (x[: len(words)] for x in (topic.mean, topic.low, topic.high))
-        panel.barh(places, mean, color=RIGHT, alpha=0.35)
-        panel.hlines(places, low, high, color=RIGHT, linewidth=1.5)
-        panel.set_yticks(places, words)
-        panel.invert_yaxis()
-        panel.locator_params(axis="x", nbins=3)
-        tidy(panel, f"topic {topic.label}  ({topic.prevalence:.1%})")
-        panel.tick_params(labelsize=7)
-    for panel in panels[len(topics) :]:
-        panel.set_axis_off()
-    return figure
+        title = f"topic {topic.label} ({topic.prevalence:.1%})"
+        figures[f"{title}: {' '.join(words[:3])}"] = Figure(
+            title,
+            f"Its {len(words)} most probable words: {', '.join(words)}.",
+            [
+                Mark("lengths", "chain-0", "mean", mean, places, opacity=0.4),
+                Mark("intervals", "chain-0", "bounds", y=places, low=low, high=high, along="x", width=2),
+            ],
+            Axis("probability"),
+            Axis(names=words),
+        )
+    return figures
 
 
-def curve_figure(findings: Findings) -> Figure:
-    """The perplexity against the number of documents."""
-    figure = new_figure(9.0, 3.6)
-    panel = figure.subplots()
-    documents, _, of_draw, of_average, _ = curve_to_array(findings.curve).T
-    panel.plot(documents, of_draw, color=ACCENT, linewidth=0.8, marker=".", label="current draw")
-    panel.plot(documents, of_average, color=RIGHT, linewidth=1.8, label="running average")
-    panel.axhline(findings.unigram, color=WRONG, linewidth=1, linestyle="--", label="word frequencies alone")
-    panel.axhline(findings.perplexity, color=TRUTH, linewidth=1, linestyle=":", label="stored draws")
-    finite_values = [
-        x for x in (*of_draw, *of_average, findings.unigram, findings.perplexity) if np.isfinite(x)
+def curve_figure(curve: Sequence[Evaluation], unigram: float | None, perplexity: float | None) -> Figure:
+    """The perplexity against the number of documents, with those of word frequencies and of stored draws."""
+    documents, _, of_draw, of_average, _ = curve_to_array(curve).T
+    marks = [
+        Mark("line", "chain-2", "current draw", documents, of_draw, width=1),
+        Mark("line", "chain-0", "running average", documents, of_average, width=2),
     ]
-    if len(documents) and documents[-1] > 20 * documents[0]:
-        panel.set_xscale("log")
-    if finite_values and max(finite_values) > 5 * min(finite_values):
-        panel.set_yscale("log")
-    tidy(panel, "", "documents", "perplexity")
-    panel.legend(frameon=False, fontsize=8)
-    return figure
+    if unigram is not None:
+        marks.append(rule(unigram, "word frequencies alone", colour="bad"))
+    if perplexity is not None:
+        marks.append(rule(perplexity, "stored draws"))
+    finite = [x for x in (*of_draw, *of_average, *(m.at for m in marks if m.at)) if np.isfinite(x)]
+    is_long = len(documents) > 1 and documents[-1] > 20 * max(documents[0], 1)
+    return Figure(
+        "Held-out perplexity",
+        f"{of_average[-1]:,.0f} after {documents[-1]:,.0f} documents: the lower the better."
+        if len(documents)
+        else "There is no evaluation yet.",
+        marks,
+        Axis("documents", log=bool(is_long)),
+        Axis("perplexity", log=bool(finite) and max(finite) > 5 * min(finite)),
+    )
 
 
-# The figures of the report, each with its description for those who cannot see it.
-_FIGURES: tuple[tuple[Callable[[Findings], Figure], str], ...] = (
-    (topics_figure, "the most probable words of each topic with credible bounds"),
-    (curve_figure, "perplexity of held-out documents against documents read"),
-    (
-        lambda findings: map_figure(findings.topics, findings.distances),
-        "map of the topics by their distances",
-    ),
-)
+def map_figure(topics: Sequence[Topic], distances: np.ndarray) -> Figure:
+    """The topics in the plane, by the distances between them (K, K); the area of a circle is prevalence."""
+    x, y = embed_in_plane(distances).T
+    largest = max(topic.prevalence for topic in topics)
+    return Figure(
+        "Map of the topics",
+        "Topics that share words are near each other (Hellinger distance, scaled to the plane); the area of "
+        "a circle is the prevalence. Zooming in shows names that have no room.",
+        [
+            Mark(
+                "points",
+                "chain-0",
+                x=x,
+                y=y,
+                size=[topic.prevalence / largest for topic in topics],
+                text=[f"{topic.label}: {' '.join(topic.words[:3])}" for topic in topics],
+                opacity=0.25,
+            )
+        ],
+        is_map=True,
+    )

@@ -18,6 +18,7 @@ from fokker.models.topics.files import (
     interpreting_checkpoint,
     read_latest,
 )
+from fokker.models.topics.live import PROGRESS
 from fokker.models.topics.reading import Reading, is_quick_to_count, num_passes
 from fokker.models.topics.run import Run
 from fokker.models.topics.seeds import seed_columns
@@ -165,7 +166,7 @@ def _prepare_folder(folder: Path, overwrite: bool) -> None:
             f"{folder} already contains a run: continue it with resume={str(folder)!r}, replace it with "
             "overwrite=True, or choose another out=…."
         )
-    for path in (*paths, folder / MIXTURES, folder / SUMMARY):
+    for path in (*paths, folder / MIXTURES, folder / SUMMARY, folder / PROGRESS):
         path.unlink(missing_ok=True)
 
 

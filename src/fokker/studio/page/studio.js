@@ -517,24 +517,29 @@ function heatMap(values, size, box, largest, what, isSigned) {
   return h("figure", { class: "field" }, canvas, h("figcaption", { class: "legend" }, `${what}: at most ${short(largest)}; ${range}.`));
 }
 
-// src/plot.ts
-var MARGIN = 54;
-var LABELS = 26;
-var SHARES = [0.3, 0.6, 0.9, 0.99];
-function ticks(low, high) {
-  const rough = (high - low) / 5;
+// src/axes.ts
+function ticks(low, high, wanted = 5) {
+  const rough = (high - low) / wanted;
+  if (!(rough > 0) || !Number.isFinite(rough)) return [];
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
   const result = [];
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
   return result.map((value) => Number(value.toPrecision(6)));
 }
+
+// src/plot.ts
+var MARGIN = 54;
+var LABELS = 26;
+var SHARES = [0.3, 0.6, 0.9, 0.99];
 function draw(canvas, drawn, view) {
   const { context, width, height } = fitted(canvas);
   const [left, right, bottom, top] = drawn.box;
   const inner = { x: LABELS, y: MARGIN, width: width - LABELS - MARGIN, height: height - LABELS - MARGIN };
   const toX = (x) => inner.x + (x - left) / (right - left) * inner.width;
   const toY = (y) => inner.y + (1 - (y - bottom) / (top - bottom)) * inner.height;
+  context.fillStyle = colour("card");
+  context.fillRect(0, 0, width, height);
   context.save();
   context.beginPath();
   context.rect(inner.x, inner.y, inner.width, inner.height);
@@ -702,6 +707,7 @@ var Verdict = class {
 // src/panel.ts
 var PATH = 400;
 var HISTORY = 600;
+var FRAMES_PER_SECOND = 25;
 var PanelView = class {
   constructor(id, state2, panel, catalogue2, wire2, changed, remove) {
     this.id = id;
@@ -978,20 +984,38 @@ var PanelView = class {
     return group;
   }
   exports() {
-    const save = () => {
-      this.canvas.toBlob((blob) => {
-        if (blob === null) return;
-        const link = h("a", { href: URL.createObjectURL(blob), download: `fokker-${this.name().replace(/\W+/g, "-")}.png` });
-        link.click();
-        URL.revokeObjectURL(link.href);
-      });
+    const download = (blob, kind) => {
+      const link = h("a", { href: URL.createObjectURL(blob), download: `fokker-${this.name().replace(/\W+/g, "-")}.${kind}` });
+      link.click();
+      URL.revokeObjectURL(link.href);
     };
+    const save = () => this.canvas.toBlob((blob) => blob !== null && download(blob, "png"));
+    let recorder;
+    const record = h("button", { type: "button", "aria-pressed": "false" }, "Record as WebM");
+    record.addEventListener("click", () => {
+      if (recorder !== void 0) {
+        recorder.stop();
+        return;
+      }
+      recorder = new MediaRecorder(this.canvas.captureStream(FRAMES_PER_SECOND), { mimeType: "video/webm" });
+      recorder.addEventListener("dataavailable", (event) => download(event.data, "webm"));
+      recorder.addEventListener("stop", () => {
+        recorder = void 0;
+        record.textContent = "Record as WebM";
+        record.setAttribute("aria-pressed", "false");
+      });
+      recorder.start();
+      record.textContent = "End the recording";
+      record.setAttribute("aria-pressed", "true");
+    });
+    record.hidden = typeof MediaRecorder === "undefined" || !MediaRecorder.isTypeSupported("video/webm");
     const copy = () => this.send("program", { frames: Math.max(1, this.frames) });
     return h(
       "div",
       { class: "row" },
       h("button", { type: "button", onclick: copy }, "Copy as Python"),
-      h("button", { type: "button", onclick: save }, "Save as PNG")
+      h("button", { type: "button", onclick: save }, "Save as PNG"),
+      record
     );
   }
   showProgram(program) {
@@ -1007,6 +1031,23 @@ var PanelView = class {
     window.setTimeout(() => said.remove(), 8e3);
   }
 };
+
+// src/theme.ts
+var prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
+function themed(button, chosen, choose) {
+  const apply = () => {
+    const theme = chosen() ?? (prefersDark.matches ? "dark" : "light");
+    document.documentElement.dataset.theme = theme;
+    button.textContent = theme === "dark" ? "Light" : "Dark";
+    document.dispatchEvent(new Event("themechange"));
+  };
+  button.addEventListener("click", () => {
+    choose(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    apply();
+  });
+  prefersDark.addEventListener("change", apply);
+  return apply;
+}
 
 // src/wire.ts
 function unpack(buffer) {
@@ -1084,20 +1125,14 @@ var wire = new Wire(
   }
 );
 var remember = debounced(150, () => window.history.replaceState(null, "", `#${toHash(state)}`));
-var prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
-var themeButton = byId("theme");
-function applyTheme() {
-  const theme = state.theme ?? (prefersDark.matches ? "dark" : "light");
-  document.documentElement.dataset.theme = theme;
-  themeButton.textContent = theme === "dark" ? "Light" : "Dark";
-  document.dispatchEvent(new Event("themechange"));
-}
-themeButton.addEventListener("click", () => {
-  state.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  applyTheme();
-  remember();
-});
-prefersDark.addEventListener("change", applyTheme);
+var applyTheme = themed(
+  byId("theme"),
+  () => state.theme,
+  (theme) => {
+    state.theme = theme;
+    remember();
+  }
+);
 var play = h("button", { type: "button", class: "main", "aria-keyshortcuts": "Space" }, "Run");
 function setRunning(next) {
   isRunning = next;

@@ -1,0 +1,34 @@
+// Scales and ticks of the pictures of the studio and of reports.
+
+/** Round numbers within a range, about five. */
+export function ticks(low: number, high: number, wanted = 5): number[] {
+  const rough = (high - low) / wanted;
+  if (!(rough > 0) || !Number.isFinite(rough)) return [];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
+  const result = [];
+  for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
+  return result.map((value) => Number(value.toPrecision(6)));
+}
+
+/** Powers of ten within a range of logarithms, and what is between them where there are few. */
+export function logTicks(low: number, high: number): number[] {
+  const factors = high - low > 3 ? [1] : high - low > 1.2 ? [1, 3] : [1, 2, 5];
+  const result = [];
+  const every = Math.max(1, Math.ceil((high - low) / 6));
+  for (let power = Math.floor(low); power <= high; power++) {
+    if (factors.length === 1 && power % every !== 0) continue;
+    for (const factor of factors) {
+      const place = power + Math.log10(factor);
+      if (place >= low && place <= high) result.push(Number((factor * 10 ** power).toPrecision(3)));
+    }
+  }
+  return result.length > 1 ? result : ticks(10 ** low, 10 ** high);
+}
+
+/** A number on an axis: short, and the same for the same value. */
+export function tickText(value: number): string {
+  const size = Math.abs(value);
+  if (size !== 0 && (size >= 1e5 || size < 1e-3)) return value.toExponential().replace("e+", "e");
+  return size >= 1000 ? value.toLocaleString("en") : String(value);
+}
