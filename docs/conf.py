@@ -20,9 +20,10 @@ from site_pages import write_pages  # noqa: E402
 project = "Fokker"
 author = "The Fokker developers"
 release = version = installed("fokker")
-extensions = ["myst_nb", "site_pages.mathml"]
+extensions = ["myst_nb", "site_pages.mathml", "site_pages.accessible"]
 exclude_patterns = ["_build"]
 nitpicky = True
+smartquotes = False  # a prime in a formula is no quotation mark
 # Docstrings abbreviate with a sign that is not Python.
 suppress_warnings = ["misc.highlighting_failure"]
 
@@ -41,6 +42,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 pygments_style = "xcode"
 pygments_dark_style = "monokai"
 
