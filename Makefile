@@ -11,7 +11,7 @@ PART ?=
 ARGS ?=
 
 .PHONY: demo test test-slow test-long test-dependencies test-lowest torture verdicts mutate lint bench bench-models bench-topics \
-	studio dist smoke sbom review clean help
+	docs studio dist smoke sbom review clean help
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -78,6 +78,13 @@ bench-topics: $(INSTALLED)  ## topics against tomotopy on NIPS and AP (FOKKER_DA
 bench-models: $(INSTALLED)  ## error and calibration of networks and ratings, against what others use
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench,optax]'
 	$(BIN)/python benchmarks/models.py
+
+$(VENV)/.docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs  ## the site, to open from docs/_build/html/index.html without a network; warnings are errors
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 
 studio:  ## build the page of `fokker studio` from studio/ (needs Node)
 	cd studio && npm ci --no-audit --no-fund && npm run types && npm run build

@@ -1,24 +1,24 @@
-"""The programs in README.md and docs/ can be run as they are, in docs/ after those before them on a page."""
+"""What is printed in README.md and docs/ can be used as it is: programs, commands and links."""
 
 import builtins
 import re
+import shlex
 import symtable
-from pathlib import Path
 
+import jax
 import pytest
+import typer
 
-ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+from documents import PAGES, README, ROOT, Block, blocks, name_of, parsed, programs, run
+from fokker.cli import app
+
 # A call of JAX's generators that uses a key: its first argument.
 _USED_KEY = re.compile(r"jax\.random\.(?:normal|bernoulli|uniform|randint|split)\((\w+),")
-
-
-def programs(page):
-    """The line and the text of each program of a page."""
-    text = page.read_text(encoding="utf-8")
-    return [(text[: block.start()].count("\n") + 2, block[1]) for block in _BLOCK.finditer(text)]
+WITH_PROGRAMS = [page for page in PAGES if programs(page)]
+# Pages that take a second or two; the others are run by `make test-slow`.
+QUICK = {"docs/command.md", "docs/theory/metropolis.md", "docs/coming_from/tomotopy.md", "docs/gallery.md"}
+# Notebooks are run when the site is built.
+BUILT = {name_of(page) for page in PAGES if page.parent.name == "notebooks"}
 
 
 def tables(table):
@@ -40,22 +40,26 @@ def undefined(program):
     return used - defined - set(vars(builtins))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)
 def test_a_program_defines_what_it_uses(page):
     """In the README each alone, as they are copied from there; a page of docs/ is one story."""
     before = ""
-    for line, program in programs(page):
-        names = undefined(before + program)
-        assert not names, f"{page.name}, line {line}: {', '.join(sorted(names))}"
-        before += "" if page == README else program
+    for block in programs(page):
+        if block.not_run:
+            compile(block.text, name_of(page), "exec")
+            continue
+        names = undefined(before + block.text)
+        assert not names, f"{name_of(page)}, line {block.line}: {', '.join(sorted(names))}"
+        before += "" if page == README else block.text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)
 def test_no_program_draws_twice_with_one_key(page):
-    for line, program in programs(page):
+    for block in programs(page):
         # Within functions one name stands for several keys.
-        keys = [key for row in program.splitlines() if row[:1] != " " for key in _USED_KEY.findall(row)]
-        assert len(set(keys)) == len(keys), f"{page.name}, line {line}: {keys}"
+        rows = [row for row in block.text.splitlines() if row[:1] != " "]
+        keys = [key for row in rows for key in _USED_KEY.findall(row)]
+        assert len(set(keys)) == len(keys), f"{name_of(page)}, line {block.line}: {keys}"
 
 
 def test_what_is_not_defined_is_noticed():
@@ -64,3 +68,178 @@ def test_what_is_not_defined_is_noticed():
         "b",
     }
     assert _USED_KEY.findall("jax.random.normal(key, (3,)) + jax.random.uniform(key, ())") == ["key", "key"]
+
+
+# Programs are run ------------------------------------------------------------------------------------------
+
+
+def _case(page):
+    return pytest.param(page, marks=[] if name_of(page) in QUICK else [pytest.mark.slow], id=name_of(page))
+
+
+@pytest.mark.parametrize("page", [_case(page) for page in WITH_PROGRAMS if name_of(page) not in BUILT])
+# As users have it; libraries beside ours may warn of each other.
+@pytest.mark.filterwarnings("default")
+def test_the_programs_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with jax.numpy_rank_promotion("allow"):
+        assert not run(name_of(page), programs(page))
+
+
+def test_few_programs_are_not_run_and_each_says_why():
+    reasons = [f"{name_of(page)}: {b.not_run}" for page in PAGES for b in programs(page) if b.not_run]
+    assert len(reasons) <= 12, reasons
+    assert all(re.search(r": needs \w+", reason) for reason in reasons), reasons
+
+
+_PAGE = """Text.
+
+```python
+x = 2
+print(x + 0.5)
+```
+
+```text
+{output}
+```
+
+<!-- not run: needs a thing that is not here -->
+
+```python
+import not_here
+```
+
+```python
+print(x)
+```
+
+Said in between.
+
+```text
+not what it prints
+```
+"""
+
+
+def test_what_is_printed_differently_is_noticed():
+    assert run("page", parsed(_PAGE.format(output="2.5"))[:1]) == []
+    assert run("page", parsed(_PAGE.format(output="2..."))[:1]) == []
+    assert run("page", parsed(_PAGE.format(output="2.4"))[:1]) == ["page, line 4 prints\n2.5\n"]
+    python = [block for block in parsed(_PAGE.format(output="2.5")) if block.language == "python"]
+    assert [block.output for block in python] == ["2.5\n", None, None]
+    assert [block.not_run for block in python] == [None, "needs a thing that is not here", None]
+    assert run("page", python) == []
+    with pytest.raises(NameError):  # each page starts empty
+        run("page", python[2:])
+
+
+# Commands and links -----------------------------------------------------------------------------------------
+
+
+def commands(block: Block):
+    """The lines of a block that call `fokker`, with what follows a backslash."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        for part in re.split(r"\s\|\s|&&", line.split(" #")[0]):
+            if part.strip().startswith("fokker "):
+                yield shlex.split(part)
+
+
+def unknown(words):
+    """The first word of a command that `fokker` does not know; None where it knows all."""
+    whole = command = typer.main.get_command(app)
+    for word in words[1:]:
+        # `fokker lda CORPUS` is short for `fokker lda run CORPUS`.
+        if command is not whole and word not in getattr(command, "commands", {word: None}):
+            command = command.commands.get("run", command)
+        if word.startswith("-") and word != "-":
+            option = word.split("=")[0]
+            if option not in {o for p in command.params for o in (*p.opts, *p.secondary_opts)}:
+                return option
+        elif word in getattr(command, "commands", {}):
+            command = command.commands[word]
+        elif command is whole:
+            return word
+    return None
+
+
+def test_the_commands_shown_exist_with_their_options():
+    found = [
+        (f"{name_of(page)}, line {block.line}", words)
+        for page in PAGES
+        for block in blocks(page)
+        if block.language in ("sh", "")
+        for words in commands(block)
+    ]
+    assert len(found) > 40
+    assert not [(where, " ".join(words)) for where, words in found if unknown(words)]
+
+
+def test_an_unknown_option_is_noticed():
+    assert unknown(["fokker", "sample", "model.py", "--steps", "10", "--stops", "3"]) == "--stops"
+    assert unknown(["fokker", "simple"]) == "simple"
+    assert unknown(["fokker", "lda", "infer", "news", "-", "--out", "x.csv"]) is None
+
+
+def test_the_targets_of_make_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    called = {
+        word
+        for page in PAGES
+        for word in re.findall(
+            r"(?:`|^)make ([a-z-]+)(?=[`\s])(?! as| a)", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    assert called <= targets
+
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def anchors(text):
+    """The anchors of a page's headings, as GitHub makes them, and its labels."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
+
+
+def broken_links(text, page, generated):
+    """The links of a page to files or anchors that are not there; `generated` pages are made by the site."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    broken = []
+    for link in _LINK.findall(re.sub(r"`[^`]*`", "", text)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        inside = file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else link
+        if inside.startswith("docs/generated/"):
+            missing = inside.removeprefix("docs/generated/") not in generated
+        else:
+            missing = not file.exists() or (
+                anchor and anchor not in anchors(file.read_text(encoding="utf-8"))
+            )
+        if missing:
+            broken.append(link)
+    return broken
+
+
+def test_every_link_leads_somewhere():
+    from site_names import GENERATED
+
+    for page in (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"):
+        found = broken_links(page.read_text(encoding="utf-8"), page, GENERATED)
+        assert not found, f"{name_of(page)}: {found}"
+
+
+def test_a_link_to_nothing_is_noticed():
+    text = (
+        "[a](docs/start.md#install) [b](docs/stop.md) [c](docs/start.md#nothing) [d](https://x.org) "
+        "[e](docs/generated/x.md)"
+    )
+    assert broken_links(text, README, set()) == [
+        "docs/stop.md",
+        "docs/start.md#nothing",
+        "docs/generated/x.md",
+    ]
+    assert broken_links(text, README, {"x.md"}) == ["docs/stop.md", "docs/start.md#nothing"]

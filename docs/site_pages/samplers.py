@@ -1,0 +1,198 @@
+# ruff: noqa: E501
+"""A page for each sampler of `fk.samplers`: its recipe, the verdict of the checker on it, and its docstring."""
+
+import contextlib
+import hashlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fokker as fk
+from fokker.fields import Elementwise
+from site_pages.api import _markdown, anchor
+from site_pages.facts import FACTS, Facts
+
+__all__ = ["EXAMPLES", "names", "page", "pages", "verdicts"]
+
+S = fk.samplers
+_STORE = Path(__file__).resolve().parents[1] / "_build" / "verdicts.json"
+# Without optimisations, for programs that run once.
+_QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+
+def _potential(theta: Any) -> Any:
+    return jnp.sum(theta**4) / 4 + jnp.sum(theta**2) / 2 + jnp.sum(theta) / 4
+
+
+TARGET = fk.Density(lambda theta: -_potential(theta))
+_COVARIANCE = np.array([[1.0, 0.5], [0.5, 2.0]])
+_NORMAL = fk.Density(lambda x: -x @ jnp.asarray(np.linalg.inv(_COVARIANCE), x.dtype) @ x / 2)
+_BLOCKS = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2)
+_POSTERIOR = fk.Posterior(
+    lambda theta: -_potential(theta), lambda theta, x: -jnp.sum((theta - x) ** 2) / 8, jnp.zeros((4, 2))
+)
+_METRIC = (Elementwise(lambda theta: 1 + theta**2), Elementwise(lambda theta: jnp.sqrt(1 + theta**2)))
+_ONE, _TWO = jnp.zeros(()), jnp.zeros(2)
+Example = tuple[Callable[[], Any], Any]
+
+# How a sampler is made and placed on a target for its page, and the state that the checker starts from.
+EXAMPLES: dict[str, Example] = {
+    "sgld": (lambda: S.sgld(0.1).on(TARGET), _TWO),
+    "sgfs": (lambda: S.sgfs(0.1, 2.0).on(_POSTERIOR), _TWO),
+    "sgrld": (lambda: S.sgrld(0.1, _METRIC[0]).on(TARGET), _TWO),
+    "psgld": (lambda: S.psgld(0.1).on(TARGET), _TWO),
+    "ula": (lambda: S.ula(0.1).on(TARGET), _TWO),
+    "mala": (lambda: S.mala(0.1).on(TARGET), _TWO),
+    "rwm": (lambda: S.rwm(0.5).on(TARGET), _TWO),
+    "sghmc": (lambda: S.sghmc(0.1).on(TARGET), _TWO),
+    "naive_sghmc": (lambda: S.naive_sghmc(0.1).on(TARGET), _ONE),
+    "ulmc": (lambda: S.ulmc(0.1).on(TARGET), _TWO),
+    "maula": (lambda: S.maula(0.1).on(TARGET), _TWO),
+    "sgnht": (lambda: S.sgnht(0.1).on(TARGET), _TWO),
+    "sgnht_by_ding": (lambda: S.sgnht_by_ding(0.01, 0.1).on(TARGET), _TWO),
+    "gsgrhmc": (lambda: S.gsgrhmc(0.1, *_METRIC).on(TARGET), _ONE),
+    "sgrhmc": (lambda: S.sgrhmc(0.1, *_METRIC).on(TARGET), _ONE),
+    "naive_sgrhmc": (lambda: S.naive_sgrhmc(0.1, *_METRIC).on(TARGET), _ONE),
+    "hmc": (lambda: S.hmc(0.3, 4).on(TARGET), _TWO),
+    "ghmc": (lambda: S.ghmc(0.1).on(TARGET), _TWO),
+    "nuts": (lambda: S.nuts(0.3, max_depth=3).on(TARGET), _TWO),
+    "naive_nuts": (lambda: S.naive_nuts(0.5, max_depth=2).on(TARGET), _TWO),
+    "rhmc": (lambda: S.rhmc(0.1, lambda theta: 1 + theta**2, 2).on(TARGET), _TWO),
+    "mclmc": (lambda: S.mclmc(0.1, 1.4).on(TARGET), _TWO),
+    "mchmc": (lambda: S.mchmc(0.1, 1.4).on(TARGET), _TWO),
+    "gibbs": (
+        lambda: S.gibbs({"a": lambda key, theta: jax.random.normal(key, theta["a"].shape)}).on(_BLOCKS),
+        {"a": _TWO},
+    ),
+    "gibbs_normal": (lambda: S.gibbs_normal(np.zeros(2), _COVARIANCE).on(_NORMAL), _TWO),
+    "slice_sampler": (lambda: S.slice_sampler().on(TARGET), _TWO),
+    "replica_exchange": (lambda: S.replica_exchange(S.sgld(0.1), (1.0, 2.0)).on(TARGET), _TWO),
+    "recipe": (lambda: S.recipe(fk.dynamics.langevin(_potential), 0.1), {"theta": _TWO}),
+}
+
+
+def names() -> list[str]:
+    """The samplers that users make, in the order of the facts about them."""
+    made = {name for name in S.__all__ if inspect.isfunction(getattr(S, name))}
+    return [*(name for name in FACTS if name in made), *sorted(made - set(FACTS))]
+
+
+@contextlib.contextmanager
+def _quickly_compiled() -> Iterator[None]:
+    """Programs of this process are compiled without optimisations; notebooks, which start later, are not."""
+    before = os.environ.get("XLA_FLAGS")
+    os.environ["XLA_FLAGS"] = f"{before or ''} {_QUICK}".strip()
+    jnp.zeros(()).block_until_ready()
+    if before is None:
+        del os.environ["XLA_FLAGS"]
+    else:
+        os.environ["XLA_FLAGS"] = before
+    yield
+
+
+def _digest() -> str:
+    """Of the library, the examples and JAX: verdicts of the same are the same."""
+    digest = hashlib.sha256(jax.__version__.encode())
+    for path in (Path(__file__), *sorted(Path(fk.__file__).parent.rglob("*.py"))):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def verdicts() -> dict[str, dict[str, str]]:
+    """Name → verdict, report and `str` of every sampler, by the checker; again only if something changed."""
+    digest = _digest()
+    if _STORE.exists() and (stored := json.loads(_STORE.read_text(encoding="utf-8")))["digest"] == digest:
+        return stored["verdicts"]
+    found = {}
+    with _quickly_compiled():
+        for name in names():
+            print(f"checking {name} …", file=sys.stderr, flush=True)
+            make, state = EXAMPLES[name]
+            sampler = make()
+            report = fk.check(sampler, state=state, number_of_points=256)
+            found[name] = {"verdict": report.verdict, "report": str(report), "made_of": str(sampler)}
+    _STORE.parent.mkdir(parents=True, exist_ok=True)
+    _STORE.write_text(json.dumps({"digest": digest, "verdicts": found}), encoding="utf-8")
+    return found
+
+
+def page(name: str, facts: Facts, verdict: dict[str, str]) -> str:
+    """The page of one sampler."""
+    function = getattr(S, name)
+    rows = {
+        "made of": verdict["made_of"],
+        "H": facts.hamiltonian,
+        "D": facts.D,
+        "Q": facts.Q,
+        "Γ": facts.gamma,
+        "bias by the step size": facts.bias,
+        "gradients per step": facts.gradients,
+        "minibatches": "yes" if getattr(EXAMPLES[name][0](), "takes_batches", False) else "no",
+        "verdict of `fk.check`": verdict["verdict"],
+    }
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    return f"""# {name}
+
+| | at temperature 1 |
+| --- | --- |
+{table}
+
+**When to use it.** {facts.use}
+
+**Pitfalls.** {facts.pitfalls}
+
+**Reference.** {facts.reference}. Signature: [`fk.samplers.{name}`](#{anchor(f"fk.samplers.{name}")}).
+
+## Docstring
+
+{_markdown(inspect.getdoc(function) or "")}
+
+## The checker on it
+
+Printed by `fk.check` when this site was built, on a target in {"one dimension" if _is_scalar(name) else "two dimensions"}:
+
+```text
+{verdict["report"]}
+```
+"""
+
+
+def _is_scalar(name: str) -> bool:
+    state = EXAMPLES[name][1]
+    return not isinstance(state, dict) and jnp.ndim(state) == 0
+
+
+def pages() -> dict[str, str]:
+    """The pages of all samplers, and their index."""
+    found = verdicts()
+    result = {f"samplers/{name}.md": page(name, FACTS[name], found[name]) for name in names()}
+    rows = "\n".join(
+        f"| [{name}]({name}.md) | {found[name]['made_of']} | {FACTS[name].bias} | {FACTS[name].gradients} "
+        f"| {found[name]['verdict']} |"
+        for name in names()
+    )
+    listed = "\n".join(names())
+    result["samplers/index.md"] = f"""# Every sampler
+
+One page each: H, D, Q and Γ, what the step size does, when to use it, and what `fk.check` says of it. The
+[settings they share](../../sampling.md) have a page of their own.
+
+| | made of | bias by the step size | gradients per step | verdict |
+| --- | --- | --- | --- | --- |
+{rows}
+
+```{{toctree}}
+:hidden:
+
+{listed}
+```
+"""
+    return result

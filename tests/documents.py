@@ -1,0 +1,99 @@
+"""The pages of the documentation, and their programs run as they are printed.
+
+A block of `python` is run after those before it on its page, in a namespace that starts empty. A block of
+`text` that follows it directly is what it prints; `...` in it stands for any text. A comment
+`<!-- not run: REASON -->` before a block says why it is only read.
+"""
+
+import contextlib
+import doctest
+import io
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+# Pages that are made when the site is built are checked where they are made.
+PAGES = [
+    README,
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if not {"generated", "_build"} & {*page.parts}),
+]
+_FENCE = re.compile(
+    r"^(?P<fence>`{3,})(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.DOTALL | re.MULTILINE
+)
+_NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*$", re.DOTALL)
+_CHECKER = doctest.OutputChecker()
+
+
+class Block(NamedTuple):
+    """A block of a page: its language, first line and text, what it prints, and why it is not run."""
+
+    language: str
+    line: int
+    text: str
+    output: str | None
+    not_run: str | None
+
+
+def name_of(page: Path) -> str:
+    """A page by its path in the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[Block]:
+    """All fenced blocks of a page, in order. Cells of a notebook count as Python."""
+    return parsed(page.read_text(encoding="utf-8"))
+
+
+def parsed(text: str) -> list[Block]:
+    """The blocks of the text of a page."""
+    found = list(_FENCE.finditer(text))
+    result = []
+    for number, block in enumerate(found):
+        language = block["language"].strip().replace("{code-cell} ipython3", "python")
+        output = None
+        for following in found[number + 1 : number + 2]:
+            if following["language"].strip() == "text" and not text[block.end() : following.start()].strip():
+                output = following["text"]
+        marker = _NOT_RUN.search(text[: block.start()])
+        line = text[: block.start()].count("\n") + 2
+        result.append(Block(language, line, block["text"], output, marker[1] if marker else None))
+    return result
+
+
+def programs(page: Path) -> list[Block]:
+    """The programs in Python of a page."""
+    return [block for block in blocks(page) if block.language == "python"]
+
+
+@contextlib.contextmanager
+def _module(name: str) -> Iterator[dict[str, object]]:
+    """An empty namespace that classes and pickles can find."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    try:
+        yield vars(module)
+    finally:
+        del sys.modules[name]
+
+
+def run(page: str, programs: list[Block]) -> list[str]:
+    """Run the programs of a page in order; what they print differently from what is shown."""
+    differences = []
+    with _module("page") as namespace:
+        for block in programs:
+            if block.not_run:
+                continue
+            printed = io.StringIO()
+            code = compile("\n" * (block.line - 1) + block.text, page, "exec")
+            with contextlib.redirect_stdout(printed):
+                exec(code, namespace)
+            if block.output is not None and not _CHECKER.check_output(
+                block.output, printed.getvalue(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+            ):
+                differences.append(f"{page}, line {block.line} prints\n{printed.getvalue()}")
+    return differences

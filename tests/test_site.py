@@ -1,0 +1,97 @@
+"""The pages of the site that are generated: they have everything, and what they say is so."""
+
+import inspect
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from documents import ROOT
+from fokker.lab.experiments.errata import ENTRIES, examine
+from site_names import api, errata, facts, house, samplers
+
+_HEADING = re.compile(r"^## `(fk\.[\w.]+)`$", re.MULTILINE)
+
+
+def test_the_reference_has_every_public_name_once():
+    pages = api.pages()
+    own = _HEADING.findall(pages["api/fokker.md"])
+    assert {*own, *(f"fk.{name}" for name in api.modules())} == {f"fk.{name}" for name in fk.__all__}
+    total = len(own)
+    for name, module in api.modules().items():
+        listed = _HEADING.findall(pages[f"api/{name}.md"])
+        assert listed == [f"fk.{name}.{part}" for part in api.names(module)]
+        total += len(listed)
+    assert len(own) + len(api.modules()) == len(fk.__all__)
+    assert f"All {total} public names" in pages["api/index.md"]
+    # Labels are the same in capitals and small letters.
+    labels = re.findall(r"^\(([\w-]+)\)=$", "\n".join(pages.values()), re.MULTILINE)
+    assert len({label.lower() for label in labels}) == len(labels) == total
+
+
+def test_a_signature_and_the_methods_of_a_class_are_shown():
+    text = api.reference("fk.Density", fk.Density)
+    assert "fk.Density(log_density" in text
+    assert "`potential(theta)`" in text
+    assert (
+        api._markdown("a * b, `c * d` and x < y\n\n    e * f") == "a \\* b, `c * d` and x \\< y\n\n    e * f"
+    )
+
+
+def test_every_sampler_has_facts_an_example_and_a_page():
+    made = {name for name in fk.samplers.__all__ if inspect.isfunction(getattr(fk.samplers, name))}
+    assert set(facts.FACTS) == set(samplers.EXAMPLES) == set(samplers.names()) == made
+    for name in samplers.names():
+        verdict = {"made_of": "these parts", "verdict": "right", "report": "RIGHT: as far as it goes"}
+        text = samplers.page(name, facts.FACTS[name], verdict)
+        assert text.startswith(f"# {name}\n")
+        assert inspect.getdoc(getattr(fk.samplers, name)).splitlines()[-1].strip() in text
+        for part in ("these parts", "RIGHT: as far as it goes", facts.FACTS[name].reference):
+            assert part in text
+
+
+# Those whose Γ is on their page as 0, or as something, and that follow dynamics of fields.
+_FOLLOWING = ("sgld", "sgfs", "sgrld", "ula", "sghmc", "ulmc", "sgnht", "gsgrhmc")
+
+
+@pytest.mark.parametrize("name", _FOLLOWING)
+def test_gamma_is_zero_where_its_page_says_so(name):
+    make, theta = samplers.EXAMPLES[name]
+    followed = make().follows(theta)
+    state = jax.tree.map(lambda x: jnp.linspace(0.3, 0.7, max(x.size, 1)).reshape(x.shape), followed.state)
+    gamma = jax.tree.leaves(followed.dynamics.gamma(state))
+    is_zero = all(np.all(np.asarray(part) == 0) for part in gamma)
+    assert is_zero == (facts.FACTS[name].gamma == "0")
+
+
+def test_the_house_has_every_part_of_the_library():
+    storeys = house.layers()
+    parts = [part for layer in storeys for part in layer.parts]
+    folders = {p.name for p in (ROOT / "src/fokker").iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert set(parts) == folders
+    assert [layer.number for layer in storeys] == list(range(1, len(storeys) + 1))
+    picture = house.picture(storeys)
+    assert all(f">{part}</text>" in picture for part in parts)
+    # The lowest storey is drawn lowest.
+    places = {part: int(re.search(rf'y="(\d+)"[^>]*>{part}</text>', picture)[1]) for part in parts}
+    assert places["_core"] == max(places.values())
+    assert places["cli"] == min(places.values())
+
+
+def test_the_errata_are_those_of_the_checker():
+    """Every formula with its verdict, in order; that the verdicts are so is tested with the lab."""
+    wanted = [(errata._cell(entry.source), errata._cell(entry.what), entry.expected) for entry in ENTRIES]
+    rows = errata.PAGE.read_text(encoding="utf-8").split("| --- |\n", 1)[1].splitlines()
+    cells = [re.split(r"(?<!\\) ?\| ?", row) for row in rows]
+    assert [(c[1], c[2], c[3].strip("*")) for c in cells] == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["ma-eq14-printed", "sgnht-(1/2d)-d3"])
+def test_the_residuals_of_the_errata_are_current(key):
+    entry = next(entry for entry in ENTRIES if entry.key == key)
+    row = errata.rows([vars(examine(entry, 512))])[0]
+    assert row in errata.PAGE.read_text(encoding="utf-8")
