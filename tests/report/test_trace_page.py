@@ -120,6 +120,7 @@ def test_the_data_of_figures_are_those_of_the_draws():
     shown = numbers(data["divergent"]).reshape(2, 2) / 65534 * (high - low)[:, None] + low[:, None]
     np.testing.assert_allclose(shown.T, [draws[1, 7], draws[2, 80]], atol=1e-3)
     assert data["divergences"] == 2
+    assert parameters_data(Shown(["a"], by_name(draws)), None, [0, 4, 5])["chains"] == [1, 5, 6]
 
 
 def test_what_is_left_out_is_said(monkeypatch):
@@ -132,7 +133,7 @@ def test_what_is_left_out_is_said(monkeypatch):
     assert len(data["chains"]) == parameters.MOST_CHAINS
     assert 14 in data["chains"]  # the one that is apart, by its number from 1
     for part in (
-        "every 4th of 64 draws",
+        "one in 4 of 64 draws",
         "Of 20 chains, the 16",
         "Of 6 parameters, the first 5",
         "first 2 of",

@@ -146,7 +146,7 @@ def test_a_figure_is_zoomed_by_pointer_and_keys_and_has_its_numbers(open_report)
     assert not whole.is_visible()
     figure.get_by_text("Numbers").click()
     assert figure.locator("table").count() == 4
-    assert re.search(r"chain 1, every \d+th of 300", figure.locator("caption").first.inner_text())
+    assert re.search(r"chain 1, one in \d+ of 300", figure.locator("caption").first.inner_text())
 
 
 def test_without_javascript_the_verdict_and_the_table_are_there(open_report):

@@ -93,7 +93,7 @@ def test_long_runs_are_read_in_part_and_it_is_said(folder, monkeypatch):
     every = -(-(500 - number) * 4 // 100)
     np.testing.assert_array_equal(shown.samples["a"], draws["a"][:, number::every])
     np.testing.assert_array_equal(shown.sample_stats["s"], draws["a"][:, number::every, 0])
-    assert f"the last {500 - number} of 500 draws of a chain, of these every {every}th draw" == left_out
+    assert f"the last {500 - number} of 500 draws of a chain, of these one draw in {every}" == left_out
     np.testing.assert_array_equal(trace.samples["a"], draws["a"])
     whole, left_out = trace.glimpse(10**6, 10**6, is_running=False)
     assert left_out == ""

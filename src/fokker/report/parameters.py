@@ -28,8 +28,16 @@ class Shown(NamedTuple):
     series: Sequence[np.ndarray]
 
 
-def parameters_data(shown: Shown, is_divergent: np.ndarray | None, work: int = _WORK) -> dict[str, Any]:
-    """What `studio/src/report/parameters.ts` reads; `work`: of the growth of effective draws."""
+def parameters_data(
+    shown: Shown,
+    is_divergent: np.ndarray | None,
+    numbers: Sequence[int] | None = None,
+    work: int = _WORK,
+) -> dict[str, Any]:
+    """What `studio/src/report/parameters.ts` reads.
+
+    `numbers`: those of the chains, from 0, where some were stopped. `work`: of the growth of effective draws.
+    """
     series = shown.series[:MOST_NAMES]
     chains, draws = series[0].shape
     places = _chains(series)
@@ -43,7 +51,8 @@ def parameters_data(shown: Shown, is_divergent: np.ndarray | None, work: int = _
     divergent = _divergent_draws(series, is_divergent)
     return {
         "names": list(shown.names[:MOST_NAMES]),
-        "chains": [int(chain) + 1 for chain in places],
+        "chains": [int(chain if numbers is None else numbers[chain]) + 1 for chain in places],
+        "allChains": chains,
         "draws": draws,
         "every": every,
         "places": thinned.shape[2],
@@ -61,7 +70,7 @@ def parameters_data(shown: Shown, is_divergent: np.ndarray | None, work: int = _
         "bulk": floats(bulk),
         "tail": floats(tail),
         "divergent": words(divergent, low[:, None], high[:, None]),
-        "divergences": 0 if is_divergent is None else int(np.sum(is_divergent)),
+        "divergences": None if is_divergent is None else int(np.sum(is_divergent)),
         "shownDivergences": divergent.shape[1],
         "note": _note(chains, len(places), draws, every, len(shown.names), len(series), grown),
     }
@@ -71,7 +80,7 @@ def _note(chains: int, shown: int, draws: int, every: int, among: int, chosen: i
     """What the figures leave out."""
     parts = ["Histograms, ranks and autocorrelations are of all draws."]
     if every > 1:
-        parts.append(f"Traces and pairs show every {every}th of {draws:,} draws of a chain.")
+        parts.append(f"Traces and pairs show one in {every} of {draws:,} draws of a chain.")
     if shown < chains:
         parts.append(f"Of {chains} chains, the {shown} whose means are farthest from the others' are drawn.")
     if chosen < among:

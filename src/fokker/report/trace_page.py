@@ -42,7 +42,10 @@ def trace_parts(trace: "Trace", summary: "Summary", extra: Sequence[str] = (), *
         parts.append(pairs(checks, "What was measured"))
     parts += [*extra, "<h2>Parameters</h2>", *_tables(summary, order, flagged)]
     if shown.names:
-        parts += ["<h2>One by one</h2>", data_part("parameters", parameters_data(shown, divergent, **bounds))]
+        parts += [
+            "<h2>One by one</h2>",
+            data_part("parameters", parameters_data(shown, divergent, trace.chains, **bounds)),
+        ]
     energy = stats.pop("energy", None)
     # BFMI is about a momentum that is drawn again before each trajectory.
     has_momentum = "num_integration_steps" in stats and energy is not None and energy.shape[1] > 1

@@ -210,7 +210,7 @@ class StoredTrace(Trace):
             object.__setattr__(shown, name, jax.tree.map(lambda x: x[:, ::every], tree))
         total = self._checkpoint.draws
         parts = [f"the last {number:,} of {total:,} draws of a chain"] if number < total else []
-        parts += [f"every {every}th draw"] if every > 1 else []
+        parts += [f"one draw in {every}"] if every > 1 else []
         return shown, ", of these ".join(parts)
 
     def resume(self, steps: int = 0) -> Trace:

@@ -310,7 +310,7 @@ function tableOf(figure: Figure): HTMLElement {
     }
     if (mark.kind === "rule") return h("p", {}, `${mark.name ?? "a line"} at ${short(mark.at ?? NaN)}`);
     const head = h("tr", {}, ...(mark.text === undefined ? [] : [h("td")]), ...heads.map((name) => h("th", { scope: "col" }, name)));
-    const some = every > 1 ? `, every ${every}th of ${number}` : "";
+    const some = every > 1 ? `, one in ${every} of ${number}` : "";
     return h("table", {}, h("caption", {}, `${mark.name ?? figure.title}${some}`), h("thead", {}, head), h("tbody", {}, ...rows));
   });
   return h("div", { class: "scroll numbers", tabindex: 0, role: "region", "aria-label": `numbers of ${figure.title}` }, ...tables);

@@ -9,6 +9,8 @@ import { between, floats, words } from "./numbers";
 export interface Parameters {
   names: string[];
   chains: number[];
+  /** All chains of the run, also those that are not drawn. */
+  allChains: number;
   draws: number;
   every: number;
   places: number;
@@ -27,7 +29,8 @@ export interface Parameters {
   bulk: string;
   tail: string;
   divergent: string;
-  divergences: number;
+  /** null where the sampler does not say it. */
+  divergences: number | null;
   shownDivergences: number;
   note: string;
 }
@@ -142,7 +145,7 @@ export class ParameterViews {
       opacity: 0.75,
       width: 0.9,
     }));
-    const some = every > 1 ? `every ${every}th of ${draws.toLocaleString("en")} draws` : `all ${draws.toLocaleString("en")} draws`;
+    const some = every > 1 ? `one in ${every} of ${draws.toLocaleString("en")} draws` : `all ${draws.toLocaleString("en")} draws`;
     const means = marks.map((mark) => short(mean(Array.from(mark.y ?? []))));
     return { title: `Trace of ${names[k]}`, text: `${some} of each chain; means ${means.slice(0, COLOURS).join(", ")}.`, x: { label: "draw" }, y: { label: "" }, marks };
   }
@@ -179,10 +182,10 @@ export class ParameterViews {
   }
 
   private growth(k: number): Figure {
-    const { names, lengths, grown, chains } = this.of;
+    const { names, lengths, grown, allChains } = this.of;
     const place = grown.indexOf(k);
     const part = (text: string): number[] => Array.from(floats(text).subarray(place * lengths.length, (place + 1) * lengths.length));
-    const x = lengths.map((length) => length * chains.length);
+    const x = lengths.map((length) => length * allChains);
     const marks: Mark[] =
       place < 0
         ? []
@@ -196,7 +199,8 @@ export class ParameterViews {
   }
 
   private pair(k: number, other: number): Figure {
-    const { names, divergences, shownDivergences } = this.of;
+    const { names, shownDivergences } = this.of;
+    const divergences = this.of.divergences ?? 0;
     const [x, y] = [this.drawsOf(k), this.drawsOf(other)];
     const isPositive = [this.of.low[k]! > 0, this.of.low[other]! > 0];
     this.checks.forEach((check, i) => {
@@ -210,7 +214,9 @@ export class ParameterViews {
       marks.push({ kind: "points", name: "divergent", colour: "bad", x: at(k), y: at(other), width: 2.6 });
     }
     const lost = shownDivergences < divergences ? `${shownDivergences} of ${divergences.toLocaleString("en")}` : String(divergences);
-    const text = divergences > 0 ? `${lost} divergent draws are marked: where they gather, the steps are too large for the target.` : "No draw is divergent, as far as the sampler says.";
+    const text = divergences > 0 ? `${lost} divergent draws are marked: where they gather, the steps are too large for the target.` : this.of.divergences === null
+          ? "Draws of both."
+          : "No draw is divergent.";
     return {
       title: `${names[k]} and ${names[other]}`,
       text,

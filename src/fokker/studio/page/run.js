@@ -512,7 +512,7 @@ function tableOf(figure) {
     }
     if (mark.kind === "rule") return h("p", {}, `${mark.name ?? "a line"} at ${short(mark.at ?? NaN)}`);
     const head = h("tr", {}, ...mark.text === void 0 ? [] : [h("td")], ...heads.map((name) => h("th", { scope: "col" }, name)));
-    const some = every > 1 ? `, every ${every}th of ${number}` : "";
+    const some = every > 1 ? `, one in ${every} of ${number}` : "";
     return h("table", {}, h("caption", {}, `${mark.name ?? figure.title}${some}`), h("thead", {}, head), h("tbody", {}, ...rows));
   });
   return h("div", { class: "scroll numbers", tabindex: 0, role: "region", "aria-label": `numbers of ${figure.title}` }, ...tables);
@@ -619,7 +619,7 @@ var ParameterViews = class {
       opacity: 0.75,
       width: 0.9
     }));
-    const some = every > 1 ? `every ${every}th of ${draws.toLocaleString("en")} draws` : `all ${draws.toLocaleString("en")} draws`;
+    const some = every > 1 ? `one in ${every} of ${draws.toLocaleString("en")} draws` : `all ${draws.toLocaleString("en")} draws`;
     const means = marks.map((mark) => short(mean(Array.from(mark.y ?? []))));
     return { title: `Trace of ${names[k]}`, text: `${some} of each chain; means ${means.slice(0, COLOURS).join(", ")}.`, x: { label: "draw" }, y: { label: "" }, marks };
   }
@@ -652,10 +652,10 @@ var ParameterViews = class {
     return { title: `Autocorrelation of ${names[k]}`, text: "Correlation of draws with those so many draws before: the sooner it is zero, the more each draw is worth.", x: { label: "lag, in draws" }, y: { label: "" }, marks: [...marks, rule] };
   }
   growth(k) {
-    const { names, lengths, grown, chains } = this.of;
+    const { names, lengths, grown, allChains } = this.of;
     const place = grown.indexOf(k);
     const part = (text2) => Array.from(floats(text2).subarray(place * lengths.length, (place + 1) * lengths.length));
-    const x = lengths.map((length) => length * chains.length);
+    const x = lengths.map((length) => length * allChains);
     const marks = place < 0 ? [] : [
       { kind: "line", name: "bulk", colour: "chain-0", x, y: part(this.of.bulk) },
       { kind: "line", name: "tails", colour: "chain-1", x, y: part(this.of.tail) },
@@ -665,7 +665,8 @@ var ParameterViews = class {
     return { title: `Effective draws of ${names[k]}`, text, x: { label: "draws of all chains" }, y: { label: "effective" }, marks };
   }
   pair(k, other) {
-    const { names, divergences, shownDivergences } = this.of;
+    const { names, shownDivergences } = this.of;
+    const divergences = this.of.divergences ?? 0;
     const [x, y] = [this.drawsOf(k), this.drawsOf(other)];
     const isPositive = [this.of.low[k] > 0, this.of.low[other] > 0];
     this.checks.forEach((check, i) => {
@@ -679,7 +680,7 @@ var ParameterViews = class {
       marks.push({ kind: "points", name: "divergent", colour: "bad", x: at(k), y: at(other), width: 2.6 });
     }
     const lost = shownDivergences < divergences ? `${shownDivergences} of ${divergences.toLocaleString("en")}` : String(divergences);
-    const text = divergences > 0 ? `${lost} divergent draws are marked: where they gather, the steps are too large for the target.` : "No draw is divergent, as far as the sampler says.";
+    const text = divergences > 0 ? `${lost} divergent draws are marked: where they gather, the steps are too large for the target.` : this.of.divergences === null ? "Draws of both." : "No draw is divergent.";
     return {
       title: `${names[k]} and ${names[other]}`,
       text,
