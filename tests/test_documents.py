@@ -16,7 +16,7 @@ from fokker.cli import app
 _USED_KEY = re.compile(r"jax\.random\.(?:normal|bernoulli|uniform|randint|split)\((\w+),")
 WITH_PROGRAMS = [page for page in PAGES if programs(page)]
 # Pages that take a second or two; the others are run by `make test-slow`.
-QUICK = {"docs/command.md", "docs/theory/metropolis.md", "docs/coming_from/tomotopy.md", "docs/gallery.md"}
+QUICK = {"docs/command.md", "docs/theory/metropolis.md", "docs/coming_from/tomotopy.md"}
 # Notebooks are run when the site is built.
 BUILT = {name_of(page) for page in PAGES if page.parent.name == "notebooks"}
 

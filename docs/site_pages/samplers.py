@@ -79,6 +79,17 @@ EXAMPLES: dict[str, Example] = {
 }
 
 
+# What the repository has to show of a sampler.
+_PICTURES = {
+    "nuts": "![NUTS on a banana: the path doubles until it turns back](../../images/nuts-tree.gif)\n\n",
+    "gsgrhmc": "![With Γ, and without it](../../images/recipe.png)\n\n",
+    "naive_sgrhmc": "![With Γ, and without it](../../images/recipe.png)\n\n",
+    "sgrld": "![With Γ, and without it](../../images/theory/gamma.png)\n\n",
+    "naive_sghmc": "![Energy with and without friction](../../images/theory/minibatch-noise.png)\n\n",
+    "sgnht": "![Temperature with and without a thermostat](../../images/theory/minibatch-noise.png)\n\n",
+}
+
+
 def names() -> list[str]:
     """The samplers that users make, in the order of the facts about them."""
     made = {name for name in S.__all__ if inspect.isfunction(getattr(S, name))}
@@ -151,7 +162,7 @@ def page(name: str, facts: Facts, verdict: dict[str, str]) -> str:
 
 **Reference.** {facts.reference}. Signature: [`fk.samplers.{name}`](#{anchor(f"fk.samplers.{name}")}).
 
-## Docstring
+{_PICTURES.get(name, "")}## Docstring
 
 {_markdown(inspect.getdoc(function) or "")}
 
