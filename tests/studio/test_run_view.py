@@ -153,6 +153,7 @@ OWN = Holder.here()
         (str(OWN), "ended already"),  # it runs, but does not hold the folder
         (f"process -1 on {OWN.host}, since {OWN.started}", "no process is known"),
     ],
+    ids=["none", "old", "elsewhere", "earlier", "other", "negative"],  # the same in every worker
 )
 def test_a_stranger_is_never_stopped(folder, owner, reason):
     (folder / LOCK).touch()
