@@ -97,6 +97,25 @@ def test_what_is_no_kernel_moves_together(precision, monkeypatch):
     np.testing.assert_array_equal(draws(SORTED, steps=5, precision=precision).samples, trace.samples)
 
 
+def test_a_kernel_that_xla_does_not_compile_moves_together(monkeypatch):
+    """As that of a product of 5,000 × 3 numbers; it is tried once."""
+    tried = []
+
+    def fails(*_, **__):
+        tried.append(1)
+        raise jax.errors.JaxRuntimeError("UNIMPLEMENTED: Fusion kind not implemented on CPU")
+
+    target = fk.Density(lambda x: -jnp.sum((x / RADII) ** 2) / 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(trajectories._OneByOne, "check", lambda self: None)
+        patch.setattr(trajectories, "one_kernel", fails)
+        trace = draws(target, chunk=4)
+        assert len(tried) == 1
+    trajectories.forget_programs()
+    monkeypatch.setattr(trajectories, "_MOST_ALONE", 0)
+    same(draws(target, chunk=4), trace)
+
+
 def test_kernels_compute_in_double_precision():
     trace = draws(precision="double", steps=5)
     assert trace.samples.dtype == np.float64

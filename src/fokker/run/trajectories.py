@@ -4,6 +4,7 @@ Chains in lockstep would all take as many moves per step as the longest trajecto
 iteration is one move of each chain; a chain whose trajectory has ended records it and starts the next.
 """
 
+import contextlib
 import functools
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from fokker._core.count import Count
-from fokker._core.one_kernel import one_kernel
+from fokker._core.one_kernel import NoKernel, one_kernel
 from fokker._core.packing import pack, unpack
 from fokker._core.precision import in_this_precision, is_double
 from fokker._core.random import fold_in_step
@@ -93,7 +94,10 @@ def run_trajectories(
     """
     shared, by_chain = (sampler, capacity, steps), (states, moments, keys, search)
     alone = None if mesh is not None else _program_of_one(shared, by_chain)
-    return _vectorised(shared, by_chain, mesh) if alone is None else alone(shared, by_chain)
+    with contextlib.suppress(NoKernel):
+        if alone is not None:
+            return alone(shared, by_chain)
+    return _vectorised(shared, by_chain, mesh)
 
 
 @eqx.filter_jit
@@ -108,7 +112,8 @@ class _OneByOne:
     """Each chain by a program of one kernel, in threads."""
 
     def __init__(self, structure: Any, leaves: tuple[Any, ...]) -> None:
-        self._structure, self._leaves, self._is_compiled = structure, leaves, False
+        self._structure, self._leaves = structure, leaves
+        self._is_compiled = self._fails = False
         self._run = jax.jit(self._one)
 
     def _one(self, arrays: list[Array], chain: Array) -> tuple[Chain, dict[str, Any]]:
@@ -137,12 +142,19 @@ class _OneByOne:
         self._run.trace(shapes, jax.ShapeDtypeStruct((), np.int32))
 
     def __call__(self, shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
-        """The steps of all chains."""
+        """The steps of all chains; raise `NoKernel` where XLA does not compile the kernel."""
+        if self._fails:
+            raise NoKernel("XLA did not compile it")
         arrays = [x for x in jax.tree.leaves((shared, by_chain)) if eqx.is_array(x)]
         run = in_this_precision(lambda i: jax.block_until_ready(self._run(arrays, np.int32(i))))
         chains = range(by_chain[2].shape[0])
         # Threads at once would each compile the program.
-        first = [] if self._is_compiled else [run(0)]
+        try:
+            first = [] if self._is_compiled else [run(0)]
+        except jax.errors.JaxRuntimeError as error:
+            # Of some sizes XLA makes kernels of a kind that it then cannot compile.
+            self._fails = True
+            raise NoKernel(str(error)) from error
         self._is_compiled = True
         return _stacked((*first, *_threads().map(run, chains[len(first) :])))
 
