@@ -15,7 +15,13 @@ import fokker as fk
 from fokker import samplers
 from fokker.diagnostics import Grade, spread_of
 from fokker.diagnostics._agreement import agreement, chance_r_hat
-from fokker.diagnostics._convergence import Context, _disagreement, _divergence, r_hat_and_effective
+from fokker.diagnostics._convergence import (
+    Context,
+    _disagreement,
+    _divergence,
+    _how_to_mix,
+    r_hat_and_effective,
+)
 from fokker.diagnostics._scores import scores
 from fokker.diagnostics._steps import bfmi
 from fokker.run import tuning
@@ -171,6 +177,10 @@ def test_unequal_scales_and_correlations_get_a_mass_for_advice():
     assert "strongly correlated" in said(tied).warnings[0]
     learns = origin(OfDraws(adapts=True))
     assert "mass_matrix='dense'" in said(tied, where=learns).warnings[0]
+    has_one = types.SimpleNamespace(learns=False, has_mass_matrix=True)
+    for draws in (scaled, tied):
+        assert _how_to_mix(draws, 0, Context(has_one)) == "run longer"
+        assert _how_to_mix(draws, 0, Context(OfDraws())) != "run longer"
 
 
 # What the steps say ---------------------------------------------------------------------------------------

@@ -682,6 +682,12 @@ def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
     np.testing.assert_array_equal(labels, (y == "right").astype(int))
     assert net.sharpness_ == exponent(probabilities, labels) > 1.5
     assert len(net._data["x"]) == 60  # the draws are of all rows
+    # What is said of the columns is said once, not for every fold.
+    with pytest.warns(UserWarning, match="StandardScaler") as warned:
+        fk.models.Network([3], prior=0.3, calibration=2, learning_rate=1e-4, **quick).fit(50 * X, y)
+    assert len(warned) == 1
+    # None is none.
+    assert fk.models.Network([3], calibration=None, **quick).fit(X, y).sharpness_ == 1
 
 
 def test_an_interrupted_calibration_keeps_the_draws(monkeypatch):

@@ -1,5 +1,6 @@
 """A density that reads a number outside of itself: a run has the number of its own time."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -118,6 +119,17 @@ def test_programs_of_what_did_not_change_stay(monkeypatch):
             target = Scaled(jnp.asarray(precision))
             fk.sample(target, sampler, init=jnp.zeros(2), steps=steps, progress=False)
     assert not cleared
+
+
+def test_what_is_known_of_functions_is_bounded(monkeypatch):
+    """Functions made for one run each would otherwise all be kept alive."""
+    monkeypatch.setattr(changed, "_MOST_KNOWN", 3)
+    monkeypatch.setattr(changed, "_KNOWN", {})
+    keys = jax.random.split(jax.random.key(0), (1, 3))
+    for scale in range(1, 6):
+        target = fk.Density(lambda theta, scale=scale: -jnp.sum((theta / scale) ** 2) / 2)
+        changed.forget_changed(target, fk.samplers.mala(0.5), jnp.zeros(2), keys)
+    assert len(changed._KNOWN) == 3
 
 
 def test_an_error_of_the_density_is_reported_by_the_checks():

@@ -91,8 +91,23 @@ def test_minibatches_are_taken_around_the_mode_in_the_units_of_its_curvature():
     np.testing.assert_allclose(
         np.mean(starts, 0), np.linalg.solve(precision, x.T @ target.data["y"]), rtol=1e-2
     )
+    hot = choice(target, jnp.zeros(2), batch_size=20, temperature=4.0).sampler.mass_matrix.factor
+    np.testing.assert_allclose(hot @ hot.T, 4 * factor @ factor.T, rtol=1e-4)
     own = fk.gradients.svrg(10)
     assert choice(target, jnp.zeros(2), batch_size=20, gradient=own).options.gradient is own
+
+
+def test_starts_of_ones_own_stay_so_that_a_second_mode_is_seen():
+    """Draws around one mode would agree with each other, and R-hat could not see another."""
+    target = fk.Posterior(
+        lambda theta: -(theta**2) / 200, lambda theta, y: -((y - theta**2) ** 2) / 2, np.ones(400, np.float32)
+    )
+    starts = fk.PerChain(jnp.array([-1.0, 1.0, -1.0]))
+    call = choice(target, starts, batch_size=20)
+    assert rule_of(call) == 2
+    assert call.options.init is starts
+    function = lambda key: jax.random.normal(key)  # noqa: E731
+    assert choice(target, function, batch_size=20).options.init is function
 
 
 def test_without_a_mode_the_next_rule_holds():

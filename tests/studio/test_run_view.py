@@ -132,6 +132,12 @@ def test_the_run_is_asked_once_to_stop(folder, held):
     assert (state["text"][:8], state["canStop"]) == ("stopping", False)
 
 
+def test_the_holder_of_a_folder_is_known_on_a_host_with_a_long_name(folder):
+    holder = OWN._replace(host="ip-10-0-12-134.eu-central-1.compute.internal" + 100 * "x")
+    (folder / OWNER).write_text(str(holder))
+    assert holder_of(folder) == holder
+
+
 def test_a_process_with_the_number_of_the_run_is_not_stopped(folder, held):
     """The folder is held, by a child of the run perhaps, and the number in it has been used again."""
     holder = holder_of(folder)

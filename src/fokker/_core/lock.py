@@ -125,5 +125,5 @@ def _started_by_ps(process: int) -> str:
 def _owner(folder: Path) -> str:
     with contextlib.suppress(OSError, ValueError):
         check_no_links(folder / OWNER)
-        return (folder / OWNER).read_text(encoding="utf-8")[:100].strip() or _UNKNOWN
+        return (folder / OWNER).read_text(encoding="utf-8")[:1000].strip() or _UNKNOWN
     return _UNKNOWN

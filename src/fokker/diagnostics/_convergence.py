@@ -261,6 +261,8 @@ def _how_to_mix(values: np.ndarray, slow: int, context: Context) -> str:
         if learns
         else "a mass (sghmc) or a D (sgld) that fits them, or a sampler that learns them (nuts)"
     )
+    if not learns and context.sampler is not None and context.sampler.has_mass_matrix:
+        return "run longer"  # a mass matrix takes care of scales and correlations
     deviation = np.sqrt(values.var(axis=1).mean(axis=0))
     narrow = float(deviation.min(initial=math.inf))
     if not learns and slow < len(deviation) and deviation[slow] > _UNEQUAL * narrow:

@@ -22,6 +22,8 @@ from fokker.targets.target import Target, TargetWithData
 
 # What each function computed when it was last used, by the function and the shapes of its arguments.
 _KNOWN: dict[Any, str] = {}
+# The most of them: each keeps its function alive. The oldest are forgotten.
+_MOST_KNOWN = 256
 
 
 def forget_changed(target: Target | None, sampler: object, init: Init, keys: Key[Array, "chains 3"]) -> None:
@@ -54,8 +56,10 @@ def _has_changed(function: Any, *arguments: Any) -> bool:
     shapes = ((x.shape, str(x.dtype)) if is_source(x) or eqx.is_array(x) else x for x in leaves)
     known = (function, structure, tuple(shapes), is_double())
     now = fingerprint_of_program(function, *arguments)
-    before = _KNOWN.get(known, now)
+    before = _KNOWN.pop(known, now)
     _KNOWN[known] = now
+    if len(_KNOWN) > _MOST_KNOWN:
+        del _KNOWN[next(iter(_KNOWN))]
     return before != now
 
 

@@ -19,7 +19,7 @@ from fokker.gradients import control_variates
 from fokker.integrators import Splitting
 from fokker.rows import resident, stream_of
 from fokker.run.call import Call
-from fokker.run.positions import PerChain, WarmedUp, given_positions
+from fokker.run.positions import PerChain, WarmedUp, differs, given_positions
 from fokker.samplers import mclmc, sgnht
 from fokker.samplers.schedules import AUTOMATIC
 from fokker.targets import find_mode
@@ -109,7 +109,7 @@ def _without_gradient(case: Case) -> Call | None:
 
 
 def _around_mode(case: Case) -> Call | None:
-    """Control variates at the mode, the curvature there as the mass matrix, and starts by both."""
+    """Control variates at the mode, the curvature there as mass matrix; one start becomes draws by both."""
     options = case.call.options
     if options.batch_size is None or case.size > MOST_CURVED:
         return None
@@ -132,7 +132,9 @@ def _around_mode(case: Case) -> Call | None:
 
     gradient = control_variates(mode) if options.gradient is None else options.gradient
     sampler = sgnht(AUTOMATIC, mass_matrix=mass, integrator=Splitting())
-    return _with(case.call, sampler, init=around, gradient=gradient)
+    # Starts of one's own may be in several modes, which draws around one would hide from R-hat.
+    init = options.init if differs(options.init) else around
+    return _with(case.call, sampler, init=init, gradient=gradient)
 
 
 def _curvature(target: Target, y: PyTree[Array]) -> Float[np.ndarray, "d d"]:

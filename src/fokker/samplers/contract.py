@@ -236,6 +236,11 @@ class Sampler(Module):
     # Whether an automatic step size is learned in warm-up, and not by the trials of `fk.tune`.
     learns = False
 
+    @property
+    def has_mass_matrix(self) -> bool:
+        """Whether its steps are taken in coordinates that a mass matrix scales."""
+        return False
+
     def fastest_time(
         self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]
     ) -> float:

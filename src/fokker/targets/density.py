@@ -23,8 +23,9 @@ class Density(Target):
     Arguments:
 
     - `log_density`: a function of theta that returns one number, log p up to a constant. It may read
-      numbers outside of itself: each run uses what they are when it starts. If they changed, everything is
-      compiled again; arrays must be replaced, not changed in place, which JAX does not notice.
+      numbers outside of itself: each run uses what they are when it starts, and compiles again if they
+      changed. Two limits are JAX's: an array must be replaced, not changed in place, and a function that
+      is under `jax.jit` itself keeps what it read first.
     - `dims`: names of the axes of parameters, by the parameter's name ("theta" where theta is one array;
       "a.b" for theta["a"]["b"]).
     - `coords`: the entries along these axes: tables then show a[Köln] in place of a[0], and

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fokker.models.checks import is_number
+from fokker.models.network.inputs import LARGE
 from fokker.models.network.metrics import fitted_exponent
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 _SHARE_OF_BURN_IN, _SHARE_OF_STEPS, _DRAWS = 0.5, 0.25, 25
 
 
-def checked_calibration(value: object) -> float:
-    """The share or the number of folds; raise for what is neither."""
+def check_calibration(value: object) -> None:
+    """Raise unless it is a share, a number of folds, or 0 or None for neither."""
+    if value is None:
+        return
     if is_number(value) and (0 <= value < 1 or (value >= 2 and value == int(value))):
-        return value
+        return
     raise ValueError(
         "calibration must be 0, a share of the rows below 1 such as 0.1, or a whole number of folds from 2 "
         f"such as 5; {value!r} was given."
@@ -51,7 +54,7 @@ def calibrated_exponent(net: "Network") -> float:
         rows, labels = net._held_out
         net.sharpness_ = 1.0  # of an earlier fit
         return fitted_exponent(net.predict_proba(rows), labels)
-    if net.calibration < 2 or net.stopped_ is not None:
+    if (net.calibration or 0) < 2 or net.stopped_ is not None:
         return 1.0
     try:
         return exponent_by_folds(net, net._data["x"], net._data["y"])
@@ -65,7 +68,7 @@ def calibrated_exponent(net: "Network") -> float:
 
 def exponent_by_folds(net: "Network", rows: np.ndarray, labels: np.ndarray) -> float:
     """The power for all rows, each predicted by a short fit to the other folds."""
-    folds = int(net.calibration)
+    folds = int(net.calibration or 0)
     fold_of_row = np.random.default_rng(net._seed).permutation(len(rows)) % folds
     lengths = net._lengths(len(rows))
     passes_per_step = lengths.batch_size / len(rows)
@@ -84,6 +87,8 @@ def exponent_by_folds(net: "Network", rows: np.ndarray, labels: np.ndarray) -> f
         seed = (net._seed + 1 + fold) % 2**32
         rest = fold_of_row != fold
         without = type(net)(**{**parameters, "random_state": seed})
-        without._fit(rows[rest], net.classes_[labels[rest]], net.classes_)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", LARGE)  # of all rows, which was said already
+            without._fit(rows[rest], net.classes_[labels[rest]], net.classes_)
         probabilities[~rest] = without.predict_proba(rows[~rest])
     return fitted_exponent(probabilities, labels)

@@ -24,7 +24,7 @@ from fokker.models.estimator import (
     split_labels,
 )
 from fokker.models.network import inputs
-from fokker.models.network.calibration import calibrated_exponent, checked_calibration, held_out
+from fokker.models.network.calibration import calibrated_exponent, check_calibration, held_out
 from fokker.models.network.networks import (
     check_draws,
     check_outputs,
@@ -127,7 +127,7 @@ class Network(Predictor):
     params: Any = None
     activation: str = "relu"
     sampled: Sampled = "all"
-    calibration: float | int = 0
+    calibration: float | int | None = 0
     batch_size: int | None = None
     passes: float | None = None
     burn_in_passes: float | None = None
@@ -166,7 +166,7 @@ class Network(Predictor):
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
-        rows, targets, self._held_out = held_out(rows, targets, self.calibration, self._seed)
+        rows, targets, self._held_out = held_out(rows, targets, self.calibration or 0, self._seed)
         self._data = {"x": rows, "y": targets}
         inputs.warn_of_large(rows)
         self._posterior = self._new_posterior(rows[0], self.chains)
@@ -258,7 +258,7 @@ class Network(Predictor):
             optional(check)(name, getattr(self, name))
         if self.passes == 0:
             raise ValueError("passes must be above 0: without a pass over the data there are no draws.")
-        checked_calibration(self.calibration)
+        check_calibration(self.calibration)
         if self.calibration and self.likelihood != "categorical":
             raise ValueError("calibration is of the probabilities of classes: leave it out in a regression.")
         if self.noise_scale is not None:

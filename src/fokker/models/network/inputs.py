@@ -10,6 +10,7 @@ from fokker.rows.precision import check_differences, check_rounding
 
 # Above this mean square of the entries of X, the default learning rates are not what they are made for.
 _LARGE_INPUTS = 100.0
+LARGE = "the entries of X are large"
 
 
 def warn_of_large(rows: np.ndarray) -> None:
@@ -17,8 +18,8 @@ def warn_of_large(rows: np.ndarray) -> None:
     mean_square = float(np.mean(rows.astype(float) ** 2))
     if mean_square > _LARGE_INPUTS:
         warnings.warn(
-            f"the entries of X are large, {mean_square**0.5:.3g} in root mean square: scale columns to "
-            "standard deviation 1, which the default settings are made for.",
+            f"{LARGE}, {mean_square**0.5:.3g} in root mean square: scale columns to standard deviation 1, as "
+            "StandardScaler of scikit-learn does; the default settings are made for that.",
             stacklevel=4,
         )
 
