@@ -71,7 +71,8 @@ class StoredTrace(Trace):
             _ = self.moments
 
     def __repr__(self) -> str:
-        return f"Trace({self._draws:,} draws in {self.path}, stopped={self.stopped!r})"
+        chains = f"{len(self.chains):,} chains"
+        return self._described(chains, f"{self._draws:,} draws each", f"folder: {self.path}")
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ class StoredTrace(Trace):
             return ()
         return (
             "the model is not known here, so that the spread of the draws was not compared with the "
-            "target's: fk.resume or `fokker resume` does that",
+            "target's: resume the run with its model for that",
         )
 
     @property

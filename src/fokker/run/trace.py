@@ -58,10 +58,16 @@ class Trace:
     record: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        contents = str(jax.tree.map(np.shape, self.draws))
         if self.draws is None:
-            contents = "no draws" if self.moments is None else "moments"
-        return f"Trace({contents}, stopped={self.stopped!r})"
+            return self._described("no draws" if self.moments is None else "moments")
+        chains, draws = jax.tree.leaves(self.draws)[0].shape[:2]
+        shapes = jax.tree.map(lambda x: np.shape(x)[2:], self.draws)
+        return self._described(f"{chains:,} chains", f"{draws:,} draws each", f"theta: {shapes}")
+
+    def _described(self, *parts: str) -> str:
+        sampler = self.settings.get("sampler_name")
+        ends = (sampler and f"sampler: {sampler}", self.stopped and f"stopped: {self.stopped}")
+        return f"Trace({', '.join([*parts, *filter(None, ends)])})"
 
     @property
     def samples(self) -> PyTree[np.ndarray]:
