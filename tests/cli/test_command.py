@@ -324,6 +324,7 @@ def test_a_run_that_is_done_says_so_and_errors_are_in_the_words_of_the_command(f
     ):
         code, _, err = fokker(*arguments)
         assert (code, words in err, "fk." in err) == (2, True, False), err
+    assert repr(fk.open("run")) == "Trace(2 chains, 30 draws each, folder: run, sampler: sgld)"
     (caution,) = fk.open("run").cautions
     assert "resume the run with its model" in caution
     assert "fk." not in caution
@@ -374,6 +375,9 @@ def test_the_time_of_a_search_is_that_of_its_trials(monkeypatch, step_seconds):
     monkeypatch.setattr(tuning, "judged", trial)
     monkeypatch.setattr(tuning, "candidates_of", lambda *given: [tuning.Arm(1.0, None, None)] * 9)
     rounds = tuning.rounds_of(9)
+    assert [tuning._rounded(n) for n in (950, 8_391_000, 123_456_789, 999_999, 2 * 10**9)] == [
+        *("950", "8.4 million", "120 million", "1 million", "2 billion")
+    ]
     assert rounds == [(9, 512), (3, 1536), (1, 2 * tuning._CHECKED)]
     unit = fk.Density(lambda theta: -(theta**2))
     options = Options(init=jnp.zeros(()), steps=1, key=jax.random.key(0))

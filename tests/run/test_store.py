@@ -522,7 +522,7 @@ def test_readers_of_a_run_that_was_made_longer_and_killed_see_no_invented_draws(
 
 def test_fewer_steps_than_were_taken_are_refused(tmp_path):
     run(tmp_path)
-    with pytest.raises(ValueError, match="has 127 steps already, more than the 67 of"):
+    with pytest.raises(ValueError, match="has 127 steps already, more than the 67 asked for"):
         run(tmp_path, steps=60)
 
 

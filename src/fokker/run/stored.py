@@ -24,6 +24,7 @@ from fokker.run.divided import read_divided
 from fokker.run.folder import CONSTANTS
 from fokker.run.losses import draws_before_end, surviving
 from fokker.run.moments import Moments, moments_of
+from fokker.run.saved import brief
 from fokker.run.store import CHECKPOINT, Checkpoint, read_checkpoint, read_draws
 from fokker.run.trace import Trace
 from fokker.run.variable import DRAWS
@@ -72,7 +73,7 @@ class StoredTrace(Trace):
 
     def __repr__(self) -> str:
         chains = f"{len(self.chains):,} chains"
-        return self._described(chains, f"{self._draws:,} draws each", f"folder: {self.path}")
+        return brief(self, chains, f"{self._draws:,} draws each", f"folder: {self.path}")
 
     @property
     def cautions(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.moments import Moments, moments_of
 from fokker.run.precision import in_its_precision
 from fokker.run.predict import Reduce, predict, predict_with_keys
-from fokker.run.saved import write_trace
+from fokker.run.saved import brief, write_trace
 from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target, labels_of
 
@@ -59,15 +59,10 @@ class Trace:
 
     def __repr__(self) -> str:
         if self.draws is None:
-            return self._described("no draws" if self.moments is None else "moments")
+            return brief(self, "no draws" if self.moments is None else "moments")
         chains, draws = jax.tree.leaves(self.draws)[0].shape[:2]
         shapes = jax.tree.map(lambda x: np.shape(x)[2:], self.draws)
-        return self._described(f"{chains:,} chains", f"{draws:,} draws each", f"theta: {shapes}")
-
-    def _described(self, *parts: str) -> str:
-        sampler = self.settings.get("sampler_name")
-        ends = (sampler and f"sampler: {sampler}", self.stopped and f"stopped: {self.stopped}")
-        return f"Trace({', '.join([*parts, *filter(None, ends)])})"
+        return brief(self, f"{chains:,} chains", f"{draws:,} draws each", f"theta: {shapes}")
 
     @property
     def samples(self) -> PyTree[np.ndarray]:
