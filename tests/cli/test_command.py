@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import fokker as fk
 from fokker import cli
 from fokker.cli import app, call, execution, stored
+from fokker.cli.help import joined
 from fokker.cli.settings import parse_settings, read_config
 from fokker.rows import is_source, leaves, opened
 from fokker.rows.table import ColumnError, read_table
@@ -245,6 +246,7 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
         "100 draws per chain",
         "run, a new run",
         "all 60",
+        "disk: at most ",
     ):
         assert text in out
     code, _, err = fokker("sample", *given, "--set", "prior_scale=0.1")
@@ -274,13 +276,70 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     assert "going on with the run that is there, after 300 of 600 steps" in dry(steps=600)
     assert "the sampler, or one of its settings, is another" in dry(step_size=0.06)
     call = Call(options, tmp_path)
-    for sampler in ("sghmc", "hmc"):  # one whose step size is tuned, and one that adapts
+    for sampler, reason in (
+        ("sghmc", "its step size was given, and this sampler would search for one"),
+        ("hmc", "the run is by sghmc; you asked for hmc"),
+        (fk.samplers.ula(0.1), "the run is by sghmc; you asked for ula"),
+    ):
         message = output(call.target, sampler, call.options, tmp_path / "run", options["settings"])
-        assert "its step size was given, and this sampler would search for one" in message
+        assert reason in message
     other = {**options["settings"], "model": {"prior_scale": 0.2}}
     assert "prior_scale of the model is 0.2, and was 0.1" in dry(settings=other)
     now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
     assert now == files
+
+
+def test_a_command_that_fails_leaves_no_folder(fokker, tmp_path, monkeypatch):
+    before = sorted(tmp_path.iterdir())
+    command = ["sample", "model.py", "--data", "table.csv", *RUN]
+
+    def fail(*given, **options):
+        raise ValueError("not today")
+
+    monkeypatch.setattr("fokker.sample", fail)  # after the command was written
+    for wrong in (
+        ["--sampler", "nutz", "--out", "a/b"],
+        ["--set", "prior_scael=1", "--out", "a"],
+        ["--burn-in", 3],
+    ):
+        assert fokker(*command, *wrong)[0] == 2
+        assert [path for path in sorted(tmp_path.iterdir()) if path.name != "__pycache__"] == before, wrong
+    # A folder of one's own stays, without the command of a run that could not begin.
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    assert fokker(*command, "--out", "mine")[0] == 2
+    assert {path.name for path in (tmp_path / "mine").iterdir()} - {".lock"} == {"notes.txt"}
+
+
+def test_a_run_that_is_done_says_so_and_errors_are_in_the_words_of_the_command(fokker):
+    command = ["sample", "model.py", "--data", "table.csv", *RUN[:-1]]
+    assert fokker(*command, 20, "--burn-in", 5, "--out", "run")[0] == 0
+    code, out, _ = fokker("resume", "run")
+    assert (code, "continuing" in out) == (0, False)
+    assert "run already has its 20 steps; give --steps for more" in out
+    assert "continuing run with the model" in fokker("resume", "run", "--steps", 30)[1]
+    for arguments, words in (
+        (["resume", "run", "--steps", 10], "run has 35 steps already, more than the 15 asked for"),
+        (["report", "nothere"], "nothere is not a folder: sample with --out nothere to make one"),
+    ):
+        code, _, err = fokker(*arguments)
+        assert (code, words in err, "fk." in err) == (2, True, False), err
+    assert repr(fk.open("run")) == "Trace(2 chains, 30 draws each, folder: run, sampler: sgld)"
+    (caution,) = fk.open("run").cautions
+    assert "resume the run with its model" in caution
+    assert "fk." not in caution
+    new = pandas.DataFrame({"city": ["Rome"], "x": [0.5]})
+    new.to_csv("new.csv", index=False)
+    assert "predictions by predict() in " in fokker("predict", "run", "--data", "new.csv")[1]
+
+
+def test_paragraphs_of_the_help_are_wrapped_once_and_arguments_have_no_braces():
+    lines = [x.strip() for x in CliRunner().invoke(app, ["resume", "--help"]).output.splitlines()]
+    assert any(line.endswith("[OPTIONS] FOLDER") for line in lines)
+    paragraph = lines[next(i for i, x in enumerate(lines) if x.startswith("The file of the model")) :]
+    paragraph = paragraph[: paragraph.index("")]
+    assert all(len(line) > 60 for line in paragraph[:-1]), paragraph
+    assert joined("One\ntwo.\n\n    - a\n    - b\n    c") == "One two.\n\n    - a\n    - b\n    c"
 
 
 def test_the_choices_of_an_integrator_are_integrators(tmp_path):
@@ -316,6 +375,9 @@ def test_the_time_of_a_search_is_that_of_its_trials(monkeypatch, step_seconds):
     monkeypatch.setattr(tuning, "judged", trial)
     monkeypatch.setattr(tuning, "candidates_of", lambda *given: [tuning.Arm(1.0, None, None)] * 9)
     rounds = tuning.rounds_of(9)
+    assert [tuning._rounded(n) for n in (950, 8_391_000, 123_456_789, 999_999, 2 * 10**9)] == [
+        *("950", "8.4 million", "120 million", "1 million", "2 billion")
+    ]
     assert rounds == [(9, 512), (3, 1536), (1, 2 * tuning._CHECKED)]
     unit = fk.Density(lambda theta: -(theta**2))
     options = Options(init=jnp.zeros(()), steps=1, key=jax.random.key(0))
@@ -384,7 +446,7 @@ def read_columns(folder, **columns):
     ("arguments", "message"),
     [
         (["sample", "model.py", "--steps", 9], "has log_prior and log_likelihood: give --data FILE"),
-        (["sample", "model.py", "--steps", 9, "--data", "no.csv"], "there is no file of data no.csv"),
+        (["sample", "model.py", "--steps", 9, "--data", "no.csv"], "there is no data file no.csv"),
         (["sample", "model.py", "--steps", 9, "--columns", "x"], "are about --data, which was not given"),
         (
             ["sample", "model.py", *RUN, "--data", "table.csv", "--set", "scale"],

@@ -22,8 +22,10 @@ from fokker.diagnostics._convergence import (
     _how_to_mix,
     r_hat_and_effective,
 )
+from fokker.diagnostics._findings import Finding
 from fokker.diagnostics._scores import scores
 from fokker.diagnostics._steps import bfmi
+from fokker.diagnostics.summary import Summary
 from fokker.run import tuning
 from fokker.run.call import Options
 from fokker.run.candidates import Arm
@@ -458,3 +460,22 @@ def test_the_spread_of_a_sampler_made_of_dynamics_is_compared_too():
     unknown = fk.sample(None, sampler, **options).summary()
     assert unknown.grade is Grade.CARE
     assert "no bias of the draws was looked for" in unknown.warnings[0]
+
+
+@pytest.mark.parametrize("grade", [None, Grade.CARE])
+def test_in_a_terminal_the_grade_has_its_own_line_and_sentences_are_wrapped(grade):
+    finding, checked = "a finding of some words, in /one/long-path/to/nowhere " * 4, "what was checked " * 9
+    findings = [] if grade is None else [Finding(grade, finding.strip())]
+    nothing = np.zeros(0)
+    summary = Summary(
+        *([], nothing, nothing, nothing, nothing, nothing, nothing, findings),
+        checked=checked.strip(),
+        notes=["a note " * 20],
+    )
+    lines = summary.text(60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert ("No problems found." if grade is None else "USE WITH CARE:") in lines
+    assert " ".join(summary.text(60).split()) == " ".join(str(summary).split())
+    assert max(map(len, str(summary).splitlines())) > 100
+    if grade is not None:
+        assert lines[lines.index("USE WITH CARE:") + 2].startswith("  ")

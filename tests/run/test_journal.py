@@ -138,7 +138,8 @@ def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, mo
         patch.setattr(journal, "_SECONDS", 0.0)
         returned = execution.run_and_report(Path(tmp_path), lambda: sample("nuts", tmp_path), "a run", ())
     assert returned == code
-    assert "what was learned in tuning or warm-up so far is kept. To go on: fokker resume" in " ".join(
-        capsys.readouterr().out.split()
+    assert (
+        "what was learned in tuning or warm-up so far is kept. Run the same command again, or `fokker resume"
+        in " ".join(capsys.readouterr().out.split())
     )
     assert sorted(path.name for path in (tmp_path / "warm-up").iterdir()) == ["000000.npz", "000001.npz"]

@@ -404,6 +404,7 @@ def test_ctrl_c_keeps_the_draws_so_far(keep, monkeypatch):
     assert none.stopped == "interrupted after 10 of 70 steps; trace.resume() continues"
     assert none.draws is None
     assert "no draws" in repr(none)
+    assert repr(none).endswith(f"stopped: {none.stopped})")
     for use in (lambda: none.samples, none.summary, none.to_arviz, none.flat):
         with pytest.raises(RuntimeError, match="before its first draw: interrupted after 10"):
             use()

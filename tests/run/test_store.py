@@ -369,7 +369,7 @@ def test_a_signal_ends_the_command_with_a_report_that_knows_the_model(
         cli.main()
     assert ended.value.code == 128 + number
     assert signal.getsignal(number) is before
-    assert "to go on: fokker resume" in capsys.readouterr().out
+    assert "Run the same command again, or `fokker resume" in capsys.readouterr().out
     if enough:
         assert "model is not known" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert store.read_checkpoint(tmp_path / "run").draws > 0
@@ -405,7 +405,7 @@ def test_a_signal_ends_the_command_with_a_report_and_a_kill_loses_little(tmp_pat
         before, call = draws(), ["resume", "run"]
     said, code = ended(signal.SIGTERM, *call)
     assert code == 143
-    assert "to go on: fokker resume run" in said
+    assert "Run the same command again, or `fokker resume run`, to continue." in said
     assert (tmp_path / "run" / "report.html").is_file()
     assert draws() > before
     whole = fk.sample(
@@ -522,7 +522,7 @@ def test_readers_of_a_run_that_was_made_longer_and_killed_see_no_invented_draws(
 
 def test_fewer_steps_than_were_taken_are_refused(tmp_path):
     run(tmp_path)
-    with pytest.raises(ValueError, match="has 127 steps already, more than the 67 of"):
+    with pytest.raises(ValueError, match="has 127 steps already, more than the 67 asked for"):
         run(tmp_path, steps=60)
 
 

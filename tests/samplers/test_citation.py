@@ -18,7 +18,7 @@ FIELDS = {
     "inproceedings": {"booktitle"},
     "incollection": {"booktitle", "publisher"},
     "misc": {"eprint"},
-    "software": {"version"},
+    "software": {"version", "year"},
 }
 
 

@@ -46,7 +46,9 @@ def test_a_run_is_watched_at_an_address_of_its_own(monkeypatch, tmp_path):
     result = CliRunner().invoke(app, ["studio", "--no-open", "--run", str(tmp_path)])
     assert watched == [tmp_path]
     assert re.search(r"http://127\.0\.0\.1:\d+/\S+/run\n", result.output)
-    with pytest.raises(CommandError, match="nowhere is not a folder"):
+    with pytest.raises(
+        CommandError, match="nowhere does not exist yet: start the run first, in another terminal"
+    ):
         studio(run=tmp_path / "nowhere", open_browser=False)
 
 

@@ -100,10 +100,10 @@ def estimate(
         + search,
         f"memory: about {_size(memory)}, measured in a trial, with what the report will take; the data are "
         f"{_size(_data_bytes(target))}, the draws {_size(num_draws * size)}",
-        f"disk: {_size(disk)} for draws, in whole chunks; {_size(_free(out))} are free",
+        f"disk: at most {_size(disk)} for draws, less as they are compressed; {_size(_free(out))} are free",
     ]
     if disk > _free(out):
-        lines.append("the draws do not fit on the disk: take a larger --thin or another --out")
+        lines.append("the draws may not fit on the disk: take a larger --thin or another --out")
     return lines
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import FrameType
 
 from fokker._core.files import check_no_links, interpreting, read_json, write_text
-from fokker._core.lock import locked
-from fokker.cli.console import show
+from fokker._core.lock import LOCK, locked
+from fokker.cli.console import console, show
 from fokker.cli.stored import COMMAND, DRAWS_REPORT, REPORT, VERDICT
 from fokker.run.api import open as open_run
 from fokker.run.interruption import ENDING, can_be_handled, leave_closed_terminal
@@ -76,7 +76,7 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, quantiles: S
                 raise
             show(f"no report yet: {error}")
         if code is not None:
-            show(f"to go on: fokker resume {out}")
+            show(_how_to_continue(out))
             return code
         return 0 if is_trusted else 1
 
@@ -93,13 +93,17 @@ def _what_is_left(out: Path) -> str:
         state = "ended before the first step; what was learned in tuning or warm-up so far is kept."
     else:
         state = "ended before the first step."
-    return f"{state} To go on: fokker resume {out}"
+    return f"{state} {_how_to_continue(out)}"
+
+
+def _how_to_continue(out: Path) -> str:
+    return f"Run the same command again, or `fokker resume {out}`, to continue."
 
 
 def write_report_of(trace: Trace, path: Path, title: str, quantiles: Sequence[float]) -> bool:
     """Print the summary of a run, write its report, and return whether it found no problems."""
     summary = trace.summary(quantiles=quantiles)
-    show(summary)
+    show(summary.text(console.width))
     trace.report(path, title=title, summary=summary)
     if path.name == REPORT:
         verdict = {
@@ -122,10 +126,26 @@ def doubts_about(folder: Path) -> str | None:
             opinion = f"the verdict on this run is “{verdict['grade']}”: {findings}"
             verdict = {name: verdict[name] for name in ("taken", "is_trusted")}
     except (FileNotFoundError, ValueError):
-        return "this run has no verdict yet: it is running, or `fokker resume` goes on with it"
+        return "this run has no verdict yet: it is running, or `fokker resume` continues it"
     if verdict["taken"] != read_checkpoint(folder).description["taken"]:
         return f"this run has gone on since its last report, when {opinion}"
     return None if verdict["is_trusted"] else f"{opinion} (all in {folder / REPORT})"
+
+
+@contextlib.contextmanager
+def made_folder(folder: Path) -> Iterator[None]:
+    """Make the folder of a run; where an error ends it before anything is written, remove what was made."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    try:
+        yield
+    except Exception as error:
+        if made and not isinstance(error, BlockingIOError) and {x.name for x in folder.iterdir()} <= {LOCK}:
+            (folder / LOCK).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # not empty any more
+                for path in made:
+                    path.rmdir()
+        raise
 
 
 @contextlib.contextmanager

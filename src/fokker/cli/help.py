@@ -1,5 +1,7 @@
-"""The help of commands, in which a flag is shown without a value."""
+"""The help of commands: flags without a value, paragraphs as wide as the terminal, plain arguments."""
 
+import inspect
+import re
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -13,8 +15,23 @@ def _as_flags(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+def joined(text: str | None) -> str | None:
+    """A help text with one line per paragraph: Typer would keep the line ends of a docstring."""
+    if text is None:
+        return None
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(re.sub(r"\n(?![\s\b*-])", " ", paragraph) for paragraph in paragraphs)
+
+
 class Command(TyperCommand):
     """A command."""
+
+    def __init__(self, *arguments: Any, help: str | None = None, **more: Any) -> None:
+        super().__init__(*arguments, help=joined(help), **more)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The arguments for the line of usage, without the braces of newer releases of Typer."""
+        return [re.sub(r"^\{(.*)\}(?=(\.\.\.)?$)", r"\1", x) for x in super().collect_usage_pieces(ctx)]
 
     def get_params(self, ctx: Any) -> list[Any]:
         """All arguments and options, with --help."""

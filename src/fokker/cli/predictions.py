@@ -90,7 +90,7 @@ def predictor(model: Model, data: Columns | None, seed: int) -> Predictor:
                 return bound(theta, datum)
             return bound(theta, datum, key=jax.random.fold_in(jax.random.fold_in(key, number), place))
 
-        return Predictor(_by_row(values), data, False, f"{PREDICT} in {model.file}")
+        return Predictor(_by_row(values), data, False, f"{PREDICT}() in {model.file}")
     target: Any = model.target(data)
     if not isinstance(target, TargetWithData):
         raise CommandError(

@@ -33,8 +33,8 @@ _DATA = (
 _MISSING = "Texts that stand for a missing value, besides empty fields. Default: NA, NaN, null, …."
 _SET = "An argument of the model's function, or of the sampler as sampler.KEY=VALUE (repeat)."
 _CONFIG = (
-    "Options of this command by their names, and the tables model and sampler for --set. What is given here "
-    "comes before it."
+    "Options of this command by their names, and the tables model and sampler for --set. Options of the "
+    "command line take precedence."
 )
 _SAMPLER = (
     "The name of a sampler in fk.samplers or in the file; auto chooses one for the model, the data and "
@@ -121,13 +121,13 @@ def sample(
     processes: Processes = None,
     process: Process = None,
 ) -> None:
-    """Sample a posterior; exit code 1 if it has problems. A stopped run goes on by the same command.
+    """Sample a posterior; exit code 1 if it has problems. The same command continues a stopped run.
 
     Draws are on disk about every second. SIGTERM, SIGHUP and Ctrl-C end the run with a report, and exit codes
-    143, 129 and 130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
+    143, 129 and 130; after a kill at most the last second is lost. `fokker resume FOLDER` continues it too.
     """
     from fokker.cli.call import print_estimate, run_sampler
-    from fokker.cli.execution import replacing_run
+    from fokker.cli.execution import made_folder, replacing_run
     from fokker.cli.settings import parse_list, parse_quantiles, parse_settings
     from fokker.run.processes import join
 
@@ -159,8 +159,7 @@ def sample(
     if out.exists() and not out.is_dir():
         raise CommandError(f"--out {out} is a file: give the name of a folder.")
     mesh = join(mesh, coordinator, processes, process)  # before JAX is used
-    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    with replacing_run(out) if overwrite else contextlib.nullcontext():
+    with made_folder(out), replacing_run(out) if overwrite else contextlib.nullcontext():
         code = run_sampler(options, out, mesh)
     raise typer.Exit(code)
 
@@ -185,14 +184,19 @@ def resume(
     data are read again; other data than those of the run are refused.
     """
     from fokker.cli.call import run_sampler
-    from fokker.cli.stored import read_command
+    from fokker.cli.stored import has_all_steps, read_command
     from fokker.run.processes import join
 
     mesh = join(mesh, coordinator, processes, process)
     options = read_command(folder, model, data)
     if steps is not None:
         options["steps"] = steps
-    show(f"continuing {folder} with the model {options['source']}")
+    if has_all_steps(folder, options):
+        show(
+            f"{folder} already has its {options['steps']:,} steps; give --steps for more. This is its report:"
+        )
+    else:
+        show(f"continuing {folder} with the model {options['source']}")
     raise typer.Exit(run_sampler(options, folder, mesh))
 
 
@@ -261,5 +265,5 @@ def predict(
         trace = open_with_theta(folder, loaded, options["init"], lambda: data_of_run(folder, options))
         chosen = draws_of(trace, draws)
         rows, columns = write_predictions(out, prediction, chosen, probabilities)
-    show(f"predicted {prediction.description}")
+    show(f"predictions {'of' if prediction.is_log_density else 'by'} {prediction.description}")
     show(f"wrote {out}: {rows:,} rows, {columns:,} columns")

@@ -34,18 +34,21 @@ _OPTION_TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 @contextlib.contextmanager
 def written_command(folder: Path, options: dict[str, Any]) -> Iterator[None]:
-    """Write the command of a run for its time; a call that a warm-up in the folder refuses leaves none.
+    """Write the command of a run for its time; a call that fails before its first step leaves none.
 
-    `fokker resume` would otherwise find the command of another call beside what the warm-up has learned.
+    `fokker resume` would otherwise find the command of another call beside what a warm-up has learned.
     """
     has_warm_up = not has_run(folder) and (folder / JOURNAL).exists() and (folder / COMMAND).is_file()
     before = read_json(folder / COMMAND) if has_warm_up else None
     write_command(folder, options)
     try:
         yield
-    except Exception:
-        if before is not None and is_first() and not has_run(folder):
-            _write_options(folder, before)
+    except Exception as error:
+        if is_first() and not has_run(folder):
+            if before is not None:
+                _write_options(folder, before)
+            elif not (folder / JOURNAL).exists() and not isinstance(error, BlockingIOError):
+                (folder / COMMAND).unlink(missing_ok=True)  # of a run that could not begin
         raise
 
 
@@ -174,3 +177,10 @@ def _check_data(folder: Path, files: Sequence[str]) -> None:
 def _steps_of_run(folder: Path) -> dict[str, Any]:
     """The steps of the run in a folder, which may have been made longer since the command was written."""
     return {"steps": read_checkpoint(folder).description["settings"]["steps"]} if has_run(folder) else {}
+
+
+def has_all_steps(folder: Path, options: Mapping[str, Any]) -> bool:
+    """Whether the run in a folder has as many steps as these options ask for."""
+    if not has_run(folder):
+        return False
+    return bool(read_checkpoint(folder).description["taken"] == options["steps"] + options.get("burn_in", 0))

@@ -22,7 +22,10 @@ def studio(
     button that ends it as Ctrl-C does.
     """
     if run is not None and not run.is_dir():
-        raise CommandError(f"--run {run} is not a folder: give the --out of a run, which has begun.")
+        problem = "is not a folder" if run.exists() else "does not exist yet"
+        raise CommandError(
+            f"--run {run} {problem}: start the run first, in another terminal, and give its --out here."
+        )
     try:
         from fokker.studio import server
     except ModuleNotFoundError as error:

@@ -1,5 +1,6 @@
 """The summary of a run: a table, a grade, and the problems found."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -110,6 +111,10 @@ class Summary:
         return [*leaves, *([(self.columns, rows)] if rows else [])]
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """Everything as text; with a width the grade has its own line, and sentences are wrapped to it."""
         lines = []
         for columns, rows in self.tables:
             lines += [*_aligned(columns, rows[:_ROWS])]
@@ -117,9 +122,22 @@ class Summary:
                 lines.append(f"… and {len(rows) - _ROWS} more")
             lines.append("")
         lines += [f"{name}: {value:.3g}" for name, value in self.checks.items()]
-        lines += ["", self.verdict if self.trusted else self.verdict.upper()]
-        lines += [f"- {warning}" for warning in self.warnings]
-        return "\n".join([*lines, *(f"Note: {note}." for note in self.notes)])
+        verdict = [self.verdict if self.trusted else self.verdict.upper()]
+        if width is not None and self.trusted:
+            verdict = [f"{self.grade}.", self.checked]
+        sentences = [*verdict, *(f"- {warning}" for warning in self.warnings)]
+        sentences += [f"Note: {note}." for note in self.notes]
+        return "\n".join([*lines, "", *(_wrapped(text, width) for text in sentences)])
+
+
+def _wrapped(text: str, width: int | None) -> str:
+    if width is None:
+        return text
+    indent = "  " if text.startswith("- ") else ""
+    # Paths and formulas stay whole, to be copied.
+    return textwrap.fill(
+        text, max(width, 40), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -105,7 +105,7 @@ def _mean_figure(name: str, values: np.ndarray, temperature: float) -> Figure:
     ]
     text = f"Its mean over the run is {running[-1]:.4g}."
     if name == "kinetic_temperature":
-        marks.append(rule(temperature, "T that is wanted"))
+        marks.append(rule(temperature, "target T"))
         text += f" It should be {temperature:.4g}: noise heats the chains, and a wrong friction cools them."
     if lengths.max() > 1:
         text += f" The thin line has means over {int(lengths.max())} draws."

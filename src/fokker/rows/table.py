@@ -326,7 +326,7 @@ def _read_file(
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give one of the files in it.")
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file of data {path}.")
+        raise FileNotFoundError(f"there is no data file {path}.")
     if is_named and kind != ".npy":
         raise ValueError(f"{text}: a name is for .npy files; the columns of {path} have their own.")
     if kind in DELIMITERS:

@@ -174,14 +174,14 @@ RULES = (
         _without_gradient,
     ),
     Rule(
-        f"batch_size is given, theta has at most {MOST_CURVED} numbers, and a mode with curvature was found",
+        f"a batch size is given, theta has at most {MOST_CURVED} numbers, and it has a mode with curvature",
         "sgnht with control variates",
         "around the mode the gradient has little noise, its curvature makes all directions equally fast, and "
         "a thermostat absorbs the rest",
         _around_mode,
     ),
     Rule(
-        "batch_size is given",
+        "a batch size is given",
         "sgnht",
         "its thermostat absorbs the noise of the minibatches, which is not known; step size and friction are "
         "tuned by short runs",

@@ -103,8 +103,8 @@ class RunFolder:
         total = settings["burn_in"] + settings["steps"]
         if before["taken"] > total:
             raise ValueError(
-                f"{self.path} has {before['taken']:,} steps already, more than the {total:,} of burn_in + "
-                "steps: give at least as many, or read the run with fk.open."
+                f"{self.path} has {before['taken']:,} steps already, more than the {total:,} asked for, with "
+                "burn-in: give at least as many. The draws are kept, and can be read as they are."
             )
         if before["stopped"] is not None and not before["stopped"].startswith("interrupted"):
             raise ValueError(f"there is nothing to continue from in {self.path}: {before['stopped']}.")

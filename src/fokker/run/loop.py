@@ -109,8 +109,9 @@ class Run:
             stopped, end_signal = self._loop(bar, interruption)
         done, losses = self.recording.done, self.recording.losses
         if stopped is None and done < total:
-            how = "trace.resume() continues" if self.folder is None else "the same call goes on with it"
-            stopped = f"interrupted after {done:,} of {total:,} steps; {how}"
+            # How a run on disk continues depends on who reads this: a script, or a person at a terminal.
+            how = "; trace.resume() continues" if self.folder is None else ""
+            stopped = f"interrupted after {done:,} of {total:,} steps{how}"
         states, moments = self.devices.kept((self.chains.states, self.chains.moments))
         if self.folder is None:
             parts = self.recording.gathered, moments, states, stopped, self._settings(), self.started.origin
@@ -191,7 +192,9 @@ class Run:
                 f"the run ended before its first draw: {trace.stopped}.", RuntimeWarning, stacklevel=4
             )
         elif trace.stopped is not None and self.started.ready.plan.progress:
-            Console(stderr=True).print(f"fokker: {trace.stopped}", markup=False, soft_wrap=True)
+            kept = "" if self.folder is None else f"; the run in {self.folder.path} can be continued"
+            text = f"fokker: {trace.stopped}{kept if trace.was_interrupted else ''}"
+            Console(stderr=True).print(text, markup=False, soft_wrap=True)
         lost = in_words(self.plan.chains, self.recording.losses)
         if lost:
             warnings.warn(f"{lost}.", RuntimeWarning, stacklevel=4)

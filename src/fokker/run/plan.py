@@ -149,7 +149,7 @@ def plan(call: Call) -> Plan:
     planned = Plan(call, steps, sampler, make, batches, key, keys, before)
     _check_data(planned)
     _check_warm_up(planned)
-    _check_learned_before(planned)
+    _check_sampler_before(planned)
     if devices.is_shared:
         check_same_settings({**planned.settings, "fingerprint of the data": fingerprint_of_data(target)})
     return planned
@@ -231,9 +231,17 @@ def _check_warm_up(plan: Plan) -> None:
         raise ValueError("a sampler made of dynamics needs a step size that is a number or a schedule.")
 
 
-def _check_learned_before(plan: Plan) -> None:
-    """Raise where the run in the folder was given its step size, or is a saved trace."""
-    if plan.before is None or not plan.sampler.is_automatic:
+def _check_sampler_before(plan: Plan) -> None:
+    """Raise where the run in the folder is by another sampler, or was given its step size."""
+    if plan.before is None:
+        return
+    name = plan.before.description.get("used", {}).get("sampler_name", plan.sampler.name)
+    if name != plan.sampler.name:
+        raise OtherRunError(
+            f"{plan.options.out} has another run in it: the run is by {name}; you asked for "
+            f"{plan.sampler.name}. Give the same sampler to continue it, or another folder."
+        )
+    if not plan.sampler.is_automatic:
         return
     if not plan.before.learned.get("settings" if plan.sampler.learns else "tuned"):
         raise OtherRunError(

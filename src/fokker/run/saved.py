@@ -41,3 +41,10 @@ def write_trace(trace: "Trace", path: Path) -> None:
         folder = RunFolder(path, description, arrays)
         folder.add(recorded)
         folder.finish(RunState(int(trace.settings["taken"]), (), moments, trace.stopped))
+
+
+def brief(trace: "Trace", *parts: str) -> str:
+    """A trace in one line: these parts, its sampler where that is known, and why it was stopped."""
+    sampler = trace.settings.get("sampler_name")
+    ends = (sampler and f"sampler: {sampler}", trace.stopped and f"stopped: {trace.stopped}")
+    return f"Trace({', '.join([*parts, *filter(None, ends)])})"

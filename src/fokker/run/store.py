@@ -120,9 +120,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         checkpoint = Checkpoint(*read_latest(paths, KIND, VERSION, partial(_check, folder)))
     except FileNotFoundError:
         problem = "has no run in it" if folder.is_dir() else "is not a folder"
-        raise FileNotFoundError(
-            f"{folder} {problem}: fk.sample(…, out={str(folder)!r}) writes one."
-        ) from None
+        raise FileNotFoundError(f"{folder} {problem}: sample with out={str(folder)!r} to make one.") from None
     settings = checkpoint.description["settings"]
     settings["chains"] = chains_of(settings)
     return checkpoint._replace(warning=_compared(folder, checkpoint))

@@ -24,6 +24,7 @@ from fokker.run.divided import read_divided
 from fokker.run.folder import CONSTANTS
 from fokker.run.losses import draws_before_end, surviving
 from fokker.run.moments import Moments, moments_of
+from fokker.run.saved import brief
 from fokker.run.store import CHECKPOINT, Checkpoint, read_checkpoint, read_draws
 from fokker.run.trace import Trace
 from fokker.run.variable import DRAWS
@@ -71,7 +72,8 @@ class StoredTrace(Trace):
             _ = self.moments
 
     def __repr__(self) -> str:
-        return f"Trace({self._draws:,} draws in {self.path}, stopped={self.stopped!r})"
+        chains = f"{len(self.chains):,} chains"
+        return brief(self, chains, f"{self._draws:,} draws each", f"folder: {self.path}")
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -80,7 +82,7 @@ class StoredTrace(Trace):
             return ()
         return (
             "the model is not known here, so that the spread of the draws was not compared with the "
-            "target's: fk.resume or `fokker resume` does that",
+            "target's: resume the run with its model for that",
         )
 
     @property

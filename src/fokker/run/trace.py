@@ -27,7 +27,7 @@ from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.moments import Moments, moments_of
 from fokker.run.precision import in_its_precision
 from fokker.run.predict import Reduce, predict, predict_with_keys
-from fokker.run.saved import write_trace
+from fokker.run.saved import brief, write_trace
 from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target, labels_of
 
@@ -58,10 +58,11 @@ class Trace:
     record: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        contents = str(jax.tree.map(np.shape, self.draws))
         if self.draws is None:
-            contents = "no draws" if self.moments is None else "moments"
-        return f"Trace({contents}, stopped={self.stopped!r})"
+            return brief(self, "no draws" if self.moments is None else "moments")
+        chains, draws = jax.tree.leaves(self.draws)[0].shape[:2]
+        shapes = jax.tree.map(lambda x: np.shape(x)[2:], self.draws)
+        return brief(self, f"{chains:,} chains", f"{draws:,} draws each", f"theta: {shapes}")
 
     @property
     def samples(self) -> PyTree[np.ndarray]:

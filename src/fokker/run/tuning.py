@@ -143,11 +143,20 @@ def rounds_of(candidates: int, steps: int = TRIED) -> list[tuple[int, int]]:
 def _cost(candidates: int, steps: int, rows: int) -> str:
     """The cost of tuning, in words."""
     total = sum(trials * length for trials, length in rounds_of(candidates, steps))
-    cost = f", {CHAINS * total * rows:.2g} rows of data" if rows else ""
+    cost = f", {_rounded(CHAINS * total * rows)} rows" if rows else ""
     return (
-        f"tuning: {candidates} candidates in {CHAINS} chains, about {total:,} steps in all{cost}; fewer "
-        "with step_sizes or frictions of your own"
+        f"tuning: {candidates} candidates in {CHAINS} chains, about {total:,} steps in all{cost}; a "
+        "step size of your own makes it unnecessary"
     )
+
+
+def _rounded(count: int) -> str:
+    """A number in words, to two digits."""
+    rounded = int(float(f"{count:.2g}"))
+    for unit, name in ((10**9, " billion"), (10**6, " million")):
+        if rounded >= unit:
+            return f"{rounded / unit:,.10g}{name}"
+    return f"{rounded:,}"
 
 
 def time_of_tuning(

@@ -16,6 +16,7 @@ _SOFTWARE = """@software{{fokker,
   author = {{{{The Fokker developers}}}},
   title = {{Fokker: Bayesian inference by simulating stochastic dynamics}},
   version = {{{version}}},
+  year = {{2026}},
 }}"""
 
 

@@ -62,9 +62,7 @@ class RunView:
             text = f"held by {holder}: it may run there"
         else:
             text = (
-                "killed, or not ended well: its command goes on with it"
-                if holder is not None
-                else "not running"
+                "killed, or not ended well: its command continues it" if holder is not None else "not running"
             )
         return {"title": str(self.folder), "text": text, "canStop": is_running and holder != self._asked}
 
