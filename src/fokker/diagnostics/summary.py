@@ -163,7 +163,7 @@ def _measured(name: str, value: float, error: float | None) -> str:
         return f"{value:#.4g}".rstrip(".")
     # The estimate is unbiased: around zero it has both signs.
     is_chance = name == "kernel Stein discrepancy²" and value < 0
-    return f"{value:.3g}" + " (an estimate, below 0 by chance)" * is_chance
+    return f"{value:.3g}" + " (0 up to chance)" * is_chance
 
 
 def _number(value: float, form: str) -> str:

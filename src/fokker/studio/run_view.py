@@ -72,7 +72,7 @@ class RunView:
         """The state; and the parts of the page in HTML, where they are not those that are known already."""
         with self._lock:
             is_running = self._is_running()
-            # The last picture is made at once when the run has ended: it leaves the cores, and changes no more.
+            # The last picture is made at once: a run that has ended leaves the cores free.
             has_ended = self._was_running and not is_running
             is_due = has_ended or time.monotonic() >= self._not_before or not self._serial
             serial = self._changed(is_running)

@@ -130,7 +130,7 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verd
         r_hat, effective = (float(x[0]) for x in r_hat_and_effective(series[:, :, None]))
         checks["R-hat of the held-out log-likelihood"] = f"{r_hat:.3f}"
         checks["effective draws of the held-out log-likelihood"] = (
-            f"{effective:.0f}, by {series.size:,} draws"
+            f"{effective:.0f}, from {series.size:,} draws"
         )
         is_judged = net.schedule == "constant"
         judged += ["R-hat of the held-out likelihood"] * is_judged

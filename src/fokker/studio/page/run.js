@@ -485,7 +485,9 @@ function drawAxes(context, figure, box, scales) {
   context.textAlign = "center";
   context.textBaseline = "top";
   for (const value of figure.x.log ? logTicks(box[0], box[1]) : ticks(box[0], box[1], few)) {
-    context.fillText(tickText(value), scales.x(value), top + height + 4);
+    const text = tickText(value);
+    const most = left + width + ROOM.right - context.measureText(text).width / 2;
+    context.fillText(text, Math.min(scales.x(value), most), top + height + 4);
     context.globalAlpha = 0.5;
     context.strokeRect(scales.x(value), top, 0, height);
     context.globalAlpha = 1;
