@@ -61,6 +61,15 @@ export function debounced(wait: number, act: () => void): () => void {
   };
 }
 
+/** A number to the decimals of a step that can be told apart. */
+export function rounded(value: number, step: number): string {
+  const decimals = -Math.floor(Math.log10(step));
+  if (!Number.isFinite(value) || !Number.isFinite(decimals) || Math.abs(value) >= 1e6) return short(value);
+  if (decimals <= 7) return value.toFixed(Math.max(0, decimals));
+  const digits = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value))) + decimals;
+  return value.toExponential(Math.min(15, Math.max(0, digits)));
+}
+
 /** A number with a few digits. */
 export function short(value: number): string {
   if (!Number.isFinite(value)) return "–";

@@ -150,7 +150,7 @@ def test_minibatch_noise_that_is_not_accounted_for_is_said_to_spread_the_draws(o
     # The same step with all the data: its bias is 5 %, and nothing is said of noise or temperature.
     calm = summary_of(samplers.sgld(1e-4), target)
     assert calm.warnings == []
-    error = float(calm.checks["its standard error"])
+    error = float(calm.checks["standard error of the configurational temperature"])
     assert calm.checks["configurational temperature"] == pytest.approx(1.05, abs=4 * error)
 
 
@@ -210,7 +210,7 @@ def test_temperature_and_distinct_rows_enter_the_share_and_the_discrepancy(optim
     summary = trace.summary()
     wanted = 1e-5 * (1000**2 / 500) * 0.5 * s2 / (2 * 3.0)
     assert summary.checks["gradient noise over injected noise"] == pytest.approx(wanted, rel=0.1)
-    assert summary.checks["its p-value"] > 0.001
+    assert summary.checks["p-value of the kernel Stein discrepancy"] > 0.001
 
 
 def test_gradients_by_large_minibatches_are_unbiased():

@@ -219,3 +219,28 @@ def test_many_parameters_are_summarised_by_leaf(tmp_path):
     assert "Leaves of theta" in text
     assert text.index('<th scope="row">b') < text.index('<th scope="row">w')
     assert len(text) < 400_000
+
+
+def test_an_error_stands_behind_its_value_and_a_row_has_one_precision():
+    mean, sd = np.array([-1.23, 56789.0, 2e-9, 0.0]), np.array([0.0035, 1500.0, 1e-9, 0.0])
+    quantiles = mean[:, None] + sd[:, None] * np.array([-1.6, 0.0, 1.6])
+    checks = {
+        "kinetic temperature": 1.00003,
+        "configurational temperature": 0.9921,
+        "standard error of the configurational temperature": 0.0049,
+        "kernel Stein discrepancy²": -0.00123,
+        "p-value of the kernel Stein discrepancy": 0.4,
+    }
+    summary = Summary(list("abcd"), mean, sd, quantiles, *np.ones((3, 4)), [], checks)
+    rows = [row[1:6] for row in summary.rows()]
+    assert rows[0] == ["-1.23000", "0.00350", "-1.23560", "-1.23000", "-1.22440"]
+    assert rows[1] == ["56789", "1500", "54389", "56789", "59189"]
+    assert rows[2][:2] == ["2e-09", "1e-09"]
+    assert rows[3] == ["0"] * 5
+    assert summary.measured == {
+        "kinetic temperature": "1.000",
+        "configurational temperature": "0.992 ± 0.005",
+        "kernel Stein discrepancy²": "-0.00123 (0 up to chance)",
+        "p-value of the kernel Stein discrepancy": "0.4",
+    }
+    assert "configurational temperature: 0.992 ± 0.005\n" in str(summary)

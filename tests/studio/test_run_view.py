@@ -119,6 +119,19 @@ def test_the_process_that_holds_a_folder_is_known_by_its_start(folder, held):
     assert holder_of(folder) is None
 
 
+def test_the_end_of_a_run_is_shown_at_once(folder, held, monkeypatch):
+    """While it runs, pictures wait for each other; the last one does not."""
+    monkeypatch.setattr(run_view, "_TIMES", 1e6)
+    view = RunView(folder)
+    first = view.content()
+    assert "300 of 300 steps so far" in first["html"]
+    os.utime(folder / "checkpoint.npz", ns=(1, 1))
+    assert "html" not in view.content(first["serial"])
+    held.kill()
+    held.wait()
+    assert "steps so far" not in view.content(first["serial"])["html"]
+
+
 def test_the_run_is_asked_once_to_stop(folder, held):
     sent = []
     view = RunView(folder)

@@ -152,7 +152,7 @@ def by_gradients(
             finding = _boundary_finding(str(boundary), sampler.is_exact)
             return Comparison([finding], None, str(boundary), boundary)
     checks["configurational temperature"] = T * (1 + spread.pooled_bias)
-    checks["its standard error"] = T * spread.pooled_error
+    checks["standard error of the configurational temperature"] = T * spread.pooled_error
     checks.update(own)
     return Comparison(findings, spread, boundary=boundary, exponents=exponents, is_flat=is_flat)
 
@@ -293,7 +293,8 @@ def _stein(
     stein = kernel_stein_discrepancy(draws.reshape(-1, d)[few], -gradients.reshape(-1, d)[few])
     if not np.isfinite(stein.squared):  # of draws that diverged, which other findings report
         return []
-    checks["kernel Stein discrepancy²"], checks["its p-value"] = stein.squared, stein.p_value
+    checks["kernel Stein discrepancy²"] = stein.squared
+    checks["p-value of the kernel Stein discrepancy"] = stein.p_value
     # The p-value is valid for independent draws only.
     if not (stein.p_value < _P_VALUE and effective >= stein.points):
         return []

@@ -11,6 +11,7 @@ from fokker.diagnostics._findings import Finding, Grade, worst_of
 
 QUANTILES = (0.05, 0.5, 0.95)
 _ROWS = 20
+_ERROR_OF = "standard error of the "
 LEAF_COLUMNS = ("", "shape", "means", "sds", "R-hat", "ESS")
 
 
@@ -95,13 +96,23 @@ class Summary:
         """The quantities as text, one row each; see `columns`."""
         table = []
         for i, name in enumerate(self.names[: self.shown]):
-            places = _form(self.mean[i], self.deviation[i])
-            row = [name, _number(self.mean[i], places), _number(self.deviation[i], ".4g")]
-            row += [_number(quantile, places) for quantile in self.quantiles[i]]
+            form = _form(self.mean[i], self.deviation[i])
+            values = (self.mean[i], self.deviation[i], *self.quantiles[i])
+            row = [name, *(_number(value, form) for value in values)]
             varies = self.deviation[i] != 0
             judged = [(self.r_hat[i], ".3f"), (self.effective[i], ".0f"), (self.tail[i], ".0f")]
             table.append(row + ([_number(*x) for x in judged] if varies else ["constant", "", ""]))
         return table
+
+    @property
+    def measured(self) -> dict[str, str]:
+        """`checks` as text; a standard error stands behind its value."""
+        errors = {name: self.checks.get(_ERROR_OF + name) for name in self.checks}
+        return {
+            name: _measured(name, value, errors[name])
+            for name, value in self.checks.items()
+            if not name.startswith(_ERROR_OF)
+        }
 
     @property
     def tables(self) -> list[tuple[tuple[str, ...], list[list[str]]]]:
@@ -121,7 +132,7 @@ class Summary:
             if len(rows) > _ROWS:
                 lines.append(f"… and {len(rows) - _ROWS} more")
             lines.append("")
-        lines += [f"{name}: {value:.3g}" for name, value in self.checks.items()]
+        lines += [f"{name}: {text}" for name, text in self.measured.items()]
         verdict = [self.verdict if self.trusted else self.verdict.upper()]
         if width is not None and self.trusted:
             verdict = [f"{self.grade}.", self.checked]
@@ -151,10 +162,26 @@ def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 
 def _form(mean: float, deviation: float) -> str:
-    """Four digits, or as many as a hundredth of the standard deviation needs, which double precision has."""
-    if not (np.isfinite(mean) and deviation > 0 and mean != 0):
+    """The decimals of a thousandth of the standard deviation, in all numbers of a row, which then line up."""
+    size = max(abs(mean), deviation)
+    if not (np.isfinite(size) and deviation > 0):
         return ".4g"
-    return f".{int(np.clip(np.ceil(np.log10(abs(mean) / deviation)) + 2, 4, 15))}g"
+    digits = int(np.clip(np.ceil(np.log10(size / deviation)) + 3, 4, 15))
+    if not 1e-4 <= size < 1e8:
+        return f".{digits}g"
+    return f".{max(0, digits - 1 - int(np.floor(np.log10(size))))}f"
+
+
+def _measured(name: str, value: float, error: float | None) -> str:
+    """A check as text: with its standard error, to the first digit of that."""
+    if error is not None and np.isfinite(error) and error > 0:
+        places = int(np.clip(-np.floor(np.log10(error)), 0, 15))
+        return f"{value:.{places}f} ± {error:.{places}f}"
+    if name.endswith("temperature"):
+        return f"{value:#.4g}".rstrip(".")
+    # The estimate is unbiased: around zero it has both signs.
+    is_chance = name == "kernel Stein discrepancy²" and value < 0
+    return f"{value:.3g}" + " (0 up to chance)" * is_chance
 
 
 def _number(value: float, form: str) -> str:

@@ -103,7 +103,7 @@ def _mean_figure(name: str, values: np.ndarray, temperature: float) -> Figure:
         Mark("line", "chain-2", "mean of all chains", starts, blocks, opacity=0.6, width=0.9),
         Mark("line", "chain-0", "running mean", starts, running[starts + lengths - 1], width=2),
     ]
-    text = f"Its mean over the run is {running[-1]:.4g}."
+    text = f"Its mean over the run is {f'{running[-1]:#.4g}'.rstrip('.')}."
     if name == "kinetic_temperature":
         marks.append(rule(temperature, "target T"))
         text += f" It should be {temperature:.4g}: noise heats the chains, and a wrong friction cools them."

@@ -38,8 +38,7 @@ def trace_parts(trace: "Trace", summary: "Summary", extra: Sequence[str] = (), *
     notes = [f"Note: {note}." for note in summary.notes]
     parts: list[str] = [verdict_part(summary.grade, summary.warnings, notes, summary.checked)]
     if summary.checks:
-        checks = {name: f"{value:.3g}" for name, value in summary.checks.items()}
-        parts.append(pairs(checks, "What was measured"))
+        parts.append(pairs(summary.measured, "What was measured"))
     parts += [*extra, "<h2>Parameters</h2>", *_tables(summary, order, flagged)]
     if shown.names:
         parts += [
@@ -68,7 +67,7 @@ def _tables(summary: "Summary", order: Sequence[int], flagged: set[str]) -> list
     if rows:
         shown = [rows[i] for i in order if i < len(rows)]
         text = "The worst first: those that the verdict names, then by R-hat and effective draws."
-        parts.append(html('<p class="soft">{{ text }}</p>', text=text))
+        parts.append(html('<p class="soft order">{{ text }}</p>', text=text))
         columns = ["parameter", *summary.columns[1:]]
         parts.append(table(columns, shown, "Parameters", sortable=True, of_parameters=True, flagged=flagged))
     return parts

@@ -48,7 +48,7 @@ class RunView:
         self.folder = folder.resolve()
         self._lock = threading.Lock()
         self._serial, self._html, self._problem = "", "", ""
-        self._not_before = 0.0
+        self._not_before, self._was_running = 0.0, False
         self._asked: Holder | None = None
 
     def state(self) -> dict[str, Any]:
@@ -69,17 +69,25 @@ class RunView:
     def content(self, known: str = "") -> dict[str, Any]:
         """The state; and the parts of the page in HTML, where they are not those that are known already."""
         with self._lock:
-            serial = self._changed()
-            if serial != self._serial and (time.monotonic() >= self._not_before or not self._serial):
-                before = time.monotonic()
+            is_running = self._is_running()
+            # The last picture is made at once: a run that has ended leaves the cores free.
+            has_ended = self._was_running and not is_running
+            is_due = has_ended or time.monotonic() >= self._not_before or not self._serial
+            serial = self._changed(is_running)
+            if serial != self._serial and is_due:
+                before, self._was_running = time.monotonic(), is_running
                 self._read(serial)
                 self._not_before = time.monotonic() + _TIMES * (time.monotonic() - before)
             answer = {**self.state(), "serial": self._serial, "problem": self._problem}
             return answer if known == self._serial else {**answer, "html": self._html}
 
-    def _changed(self) -> str:
-        """A text that differs when a file of the run does."""
-        digest = hashlib.sha256()
+    def _is_running(self) -> bool:
+        holder = holder_of(self.folder)
+        return holder is not None and holder.is_running
+
+    def _changed(self, is_running: bool) -> str:
+        """A text that differs when a file of the run does, or when its process has ended."""
+        digest = hashlib.sha256(str(is_running).encode())
         for name in _WATCHED:
             with contextlib.suppress(OSError):
                 status = (self.folder / name).stat()
@@ -103,8 +111,7 @@ class RunView:
             return _topic_parts(progress, RunSummary.read(self.folder))
         if not any((self.folder / name).is_file() for name in (CHECKPOINT, PREVIOUS)):
             return [html("<p>{{ text }}</p>", text=_NOTHING_YET)]
-        holder = holder_of(self.folder)
-        is_running = holder is not None and holder.is_running
+        is_running = self._is_running()
         trace, left_out = StoredTrace(self.folder).glimpse(_READ, _KEPT, is_running)
         try:
             summary = trace.summary(gradients=False)

@@ -2,7 +2,7 @@
 
 import { logTicks, ticks, tickText } from "../axes";
 import { colour, fitted } from "../colours";
-import { h, short } from "../dom";
+import { h, rounded, short } from "../dom";
 import { drawMark, type Mark, range, type Scales } from "./marks";
 import { type Packed, unpacked } from "./numbers";
 
@@ -30,6 +30,7 @@ const zooms = new Map<string, Box>();
 // Views are used again where an update of the page has a figure of the same name.
 const views = new Map<string, FigureView>();
 const ROOM = { left: 52, right: 10, top: 8, bottom: 36 };
+const LINE = 15;
 const ROWS = 60;
 
 /** A figure as Python writes it, with packed arrays. */
@@ -112,8 +113,13 @@ class FigureView {
     context.font = "11px system-ui, sans-serif";
     const names = figure.y.names ?? [];
     const widest = Math.max(0, ...names.map((name) => context.measureText(name).width));
-    const left = figure.isMap ? 4 : names.length > 0 ? Math.min(0.45 * width, widest + 10) : ROOM.left;
-    const inner = { left, top: ROOM.top, width: width - left - ROOM.right, height: height - ROOM.top - (figure.isMap ? 4 : ROOM.bottom) };
+    const bottom = figure.isMap ? 4 : figure.x.label === "" ? ROOM.bottom - LINE : ROOM.bottom;
+    const tall = height - ROOM.top - bottom;
+    // The label of the axis has a column of its own, left of the longest number.
+    const numbers = Math.max(0, ...yTicks(figure, this.box, tall).map((value) => context.measureText(tickText(value)).width));
+    const beside = Math.max(ROOM.left, numbers + 7 + (figure.y.label === "" ? 0 : LINE + 2));
+    const left = figure.isMap ? 4 : names.length > 0 ? Math.min(0.45 * width, widest + 10) : beside;
+    const inner = { left, top: ROOM.top, width: width - left - ROOM.right, height: tall };
     const box = figure.isMap ? squared(this.box, inner) : this.box;
     const to = (value: number, log: boolean | undefined): number => (log ? Math.log10(value) : value);
     this.scales = {
@@ -170,8 +176,10 @@ class FigureView {
     this.canvas.addEventListener("pointermove", (event) => {
       if (this.scales === undefined || this.figure === undefined) return;
       const [x, y] = this.at(here(event));
-      const text = (value: number, axis: Axis): string => axis.names?.[-Math.round(value)] ?? short(axis.log ? 10 ** value : value);
-      this.place.textContent = this.figure.isMap ? "" : `${this.figure.x.label || "x"} ${text(x, this.figure.x)}, ${this.figure.y.label || "y"} ${text(y, this.figure.y)}`;
+      const [left, right, bottom, top] = this.box;
+      const text = (value: number, axis: Axis, wide: number): string => axis.names?.[-Math.round(value)] ?? (axis.log ? short(10 ** value) : rounded(value, wide / 300));
+      const [atX, atY] = [text(x, this.figure.x, right - left), text(y, this.figure.y, top - bottom)];
+      this.place.textContent = this.figure.isMap ? "" : `${this.figure.x.label || "x"} ${atX}, ${this.figure.y.label || "y"} ${atY}`;
       if (this.drag === undefined) return;
       this.drag.to = here(event);
       this.draw();
@@ -233,7 +241,9 @@ function wholeOf(figure: Figure): Box {
     const least = (log ? 0.1 : 1e-3 * Math.max(Math.abs(low), Math.abs(high))) || 1;
     if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];
     const isBare = figure.marks.some((mark) => (mark.kind === "bars" && axis === "y") || (mark.kind === "lengths" && axis === "x"));
-    const margin = (figure.isMap ? 0.1 : axis === "x" ? 0.01 : 0.05) * (high - low);
+    // Points with areas are large: one at the end is within the frame.
+    const hasAreas = figure.isMap === true || figure.marks.some((mark) => mark.kind === "points" && mark.size !== undefined);
+    const margin = (hasAreas ? 0.1 : axis === "x" ? 0.01 : 0.05) * (high - low);
     if (figure[axis].names !== undefined) return [Math.min(low, 0.4 - figure[axis].names.length), Math.max(high, 0.6)];
     return [isBare && low === 0 ? 0 : low - margin, high + margin];
   };
@@ -253,6 +263,11 @@ function squared([left, right, bottom, top]: Box, { width, height }: { width: nu
   return [x - (unit * width) / 2, x + (unit * width) / 2, y - (unit * height) / 2, y + (unit * height) / 2];
 }
 
+function yTicks(figure: Figure, box: Box, height: number): number[] {
+  if (figure.isMap || figure.y.names !== undefined) return [];
+  return figure.y.log ? logTicks(box[2], box[3]) : ticks(box[2], box[3], height < 140 ? 3 : 5);
+}
+
 function drawAxes(context: CanvasRenderingContext2D, figure: Figure, box: Box, scales: Scales): void {
   const { left, top, width, height } = scales;
   const few = width < 320 ? 3 : 5;
@@ -262,7 +277,9 @@ function drawAxes(context: CanvasRenderingContext2D, figure: Figure, box: Box, s
   context.textAlign = "center";
   context.textBaseline = "top";
   for (const value of figure.x.log ? logTicks(box[0], box[1]) : ticks(box[0], box[1], few)) {
-    context.fillText(tickText(value), scales.x(value), top + height + 4);
+    const text = tickText(value);
+    const most = left + width + ROOM.right - context.measureText(text).width / 2;
+    context.fillText(text, Math.min(scales.x(value), most), top + height + 4);
     context.globalAlpha = 0.5;
     context.strokeRect(scales.x(value), top, 0, height);
     context.globalAlpha = 1;
@@ -278,9 +295,8 @@ function drawAxes(context: CanvasRenderingContext2D, figure: Figure, box: Box, s
     });
     return;
   }
-  const values = figure.y.log ? logTicks(box[2], box[3]) : ticks(box[2], box[3], height < 140 ? 3 : 5);
-  for (const value of values) {
-    context.fillText(tickText(value), left - 5, scales.y(value), left - 14);
+  for (const value of yTicks(figure, box, height)) {
+    context.fillText(tickText(value), left - 5, scales.y(value));
     context.globalAlpha = 0.5;
     context.strokeRect(left, scales.y(value), width, 0);
     context.globalAlpha = 1;
@@ -295,6 +311,12 @@ function drawAxes(context: CanvasRenderingContext2D, figure: Figure, box: Box, s
 
 /** The numbers of a figure, of long marks some in equal distances. */
 function tableOf(figure: Figure): HTMLElement {
+  const [left, right, bottom, top] = wholeOf(figure);
+  const text = (value: number, part: "x" | "y" | "low" | "high", along = "y"): string => {
+    const axis = part === "low" || part === "high" ? along : part;
+    const isLog = axis === "x" ? figure.x.log : figure.y.log;
+    return isLog ? short(value) : rounded(value, (axis === "x" ? right - left : top - bottom) / 1000);
+  };
   const tables = figure.marks.map((mark) => {
     const parts = (["x", "y", "low", "high"] as const).filter((part) => mark[part] !== undefined);
     const number = Math.max(0, ...parts.map((part) => mark[part]!.length));
@@ -304,7 +326,7 @@ function tableOf(figure: Figure): HTMLElement {
     for (let k = 0; k < number; k += every) {
       const cells = parts.map((part) => {
         const value = mark[part]![k];
-        return h("td", {}, (part === "y" ? figure.y.names?.[k] : undefined) ?? (value === undefined ? "" : short(value)));
+        return h("td", {}, (part === "y" ? figure.y.names?.[k] : undefined) ?? (value === undefined ? "" : text(value, part, mark.along)));
       });
       rows.push(h("tr", {}, ...(mark.text === undefined ? [] : [h("th", { scope: "row" }, mark.text[k] ?? "")]), ...cells));
     }

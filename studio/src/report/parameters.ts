@@ -1,6 +1,6 @@
 // One parameter at a time: trace, distribution, ranks, autocorrelation, effective draws; and pairs.
 
-import { h, menu, short } from "../dom";
+import { h, menu, rounded } from "../dom";
 import { type Figure, viewOf } from "./figure";
 import type { Mark } from "./marks";
 import { between, floats, words } from "./numbers";
@@ -146,7 +146,8 @@ export class ParameterViews {
       width: 0.9,
     }));
     const some = every > 1 ? `one in ${every} of ${draws.toLocaleString("en")} draws` : `all ${draws.toLocaleString("en")} draws`;
-    const means = marks.map((mark) => short(mean(Array.from(mark.y ?? []))));
+    const step = deviation(this.drawsOf(k)) / 10;
+    const means = marks.map((mark) => rounded(mean(Array.from(mark.y ?? [])), step));
     return { title: `Trace of ${names[k]}`, text: `${some} of each chain; means ${means.slice(0, COLOURS).join(", ")}.`, x: { label: "draw" }, y: { label: "" }, marks };
   }
 
@@ -158,7 +159,7 @@ export class ParameterViews {
       const total = part.reduce((s, v) => s + v, 0) * ((b - a) / bins) || 1;
       return { kind: "stairs", x, y: part.map((count) => count / total) };
     });
-    return { title: `Distribution of ${names[k]}`, text: `Histograms of all draws, between ${short(a)} and ${short(b)}.`, x: { label: "" }, y: { label: "density" }, marks };
+    return { title: `Distribution of ${names[k]}`, text: `Histograms of all draws, between ${rounded(a, (b - a) / 100)} and ${rounded(b, (b - a) / 100)}.`, x: { label: "" }, y: { label: "density" }, marks };
   }
 
   private ranks(k: number): Figure {
@@ -171,12 +172,18 @@ export class ParameterViews {
   }
 
   private autocorrelation(k: number): Figure {
-    const { names, lags } = this.of;
-    const marks = this.byChain(words(this.of.autocorrelation), k, lags.length, (part) => ({
+    const { names, lags, draws } = this.of;
+    const all = this.byChain(words(this.of.autocorrelation), k, lags.length, (part) => ({
       kind: "line",
       x: lags,
       y: part.map((word) => between(word, -1, 1)),
     }));
+    // Farther out is noise alone: it ends at twice the first lag where every chain is within it.
+    const isNoise = (place: number): boolean => all.every(({ y }) => Math.abs(y![place]!) < 2 / Math.sqrt(draws));
+    const first = lags.findIndex((_, place) => isNoise(place));
+    const last = first < 0 ? -1 : lags.findIndex((lag) => lag >= Math.max(20, 2 * lags[first]!));
+    const shown = last < 0 ? lags.length : last + 1;
+    const marks = all.map((mark) => ({ ...mark, x: lags.slice(0, shown), y: Array.from(mark.y!).slice(0, shown) }));
     const rule: Mark = { kind: "rule", along: "y", at: 0, colour: "truth", dashed: true };
     return { title: `Autocorrelation of ${names[k]}`, text: "Correlation of draws with those so many draws before: the sooner it is zero, the more each draw is worth.", x: { label: "lag, in draws" }, y: { label: "" }, marks: [...marks, rule] };
   }
@@ -225,6 +232,12 @@ export class ParameterViews {
       marks,
     };
   }
+}
+
+function deviation(values: number[]): number {
+  const finite = values.filter(Number.isFinite);
+  const centre = mean(finite);
+  return Math.sqrt(mean(finite.map((value) => (value - centre) ** 2)));
 }
 
 function mean(values: number[]): number {

@@ -28,6 +28,10 @@ export function makeSortable(table: HTMLTableElement): void {
   const heads = [...(table.tHead?.rows[0]?.cells ?? [])];
   if (body === undefined || heads.length === 0) return;
   const rows = [...body.rows];
+  const place = table.closest(".scroll") ?? table;
+  // What is said of the order of the rows before they are sorted.
+  const before = place.previousElementSibling;
+  const said = before instanceof HTMLElement && before.classList.contains("order") ? before : undefined;
   const state: Remembered = remembered.get(name) ?? { column: -1, isDescending: false, filter: "", isWhole: rows.length <= LONG };
   remembered.set(name, state);
   const status = h("p", { class: "legend", role: "status" });
@@ -37,7 +41,8 @@ export function makeSortable(table: HTMLTableElement): void {
   const original = new Map(rows.map((row, k) => [row, k]));
 
   const update = (): void => {
-    let order = [...rows];
+    if (said !== undefined) said.hidden = state.column >= 0;
+    const order = [...rows];
     if (state.column >= 0) {
       const of = (row: HTMLTableRowElement): string => texts[original.get(row)!]?.[state.column] ?? "";
       const filled = rows.map(of).filter((text) => text !== "" && text !== "–");
@@ -86,7 +91,6 @@ export function makeSortable(table: HTMLTableElement): void {
       state.isWhole = !state.isWhole;
       update();
     });
-    const place = table.closest(".scroll") ?? table;
     place.before(h("div", { class: "row" }, filter, status));
     place.after(h("div", { class: "row" }, whole));
   }

@@ -44,6 +44,7 @@ class Evaluation:
     def table(self) -> list[tuple[str, str]]:
         """Names and values as text."""
         names = {
+            "brier": "Brier score",
             "calibration_error": f"calibration error (ECE, {self.bins} bins)",
             "coverage": f"share within {_COVERAGE:.0%} intervals",
         }

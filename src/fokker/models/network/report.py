@@ -37,14 +37,14 @@ def report(
     is_classifier = net.likelihood == "categorical"
     scores = net.evaluate(X, y)
     series = _log_likelihood_by_draw(net, X, y)
-    verdict, checks = _judge(net, scores, series)
+    verdict, checks, judged = _judge(net, scores, series)
     rows = [list(row) for row in scores.table()]
     if X_out is not None:
         for by in ("entropy", "mutual_information") if is_classifier else ("variance_of_mean", "variance"):
             name = f"AUROC of other data, by {by.replace('_', ' ')}"
             rows.append([name, f"{net.out_of_distribution(X, X_out, by):.4f}"])
     parts = [
-        verdict_part(verdict.grade, verdict.problems, verdict.notes),
+        verdict_part(verdict.grade, verdict.problems, verdict.notes, judged),
         "<h2>Scores</h2>",
         table(["on held-out rows", ""], rows, "Scores on held-out rows"),
         pairs(checks, "What was checked", ("check", "")),
@@ -97,9 +97,10 @@ def _log_likelihood_by_draw(net: "Network", X: ArrayLike, y: ArrayLike) -> np.nd
     return (total / len(rows)).reshape(jax.tree.leaves(net.trace_.draws)[0].shape[0], -1)
 
 
-def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verdict, dict[str, str]]:
-    """The verdict on a fit, and what was checked."""
+def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verdict, dict[str, str], str]:
+    """The verdict on a fit, what was measured, and what was judged in words."""
     problems: list[str] = []
+    judged: list[str] = []
     checks: dict[str, str] = {}
     if net.stopped_ is not None:
         problems.append(f"the run ended early: {net.stopped_}")
@@ -107,6 +108,7 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verd
     if kinetic is not None:
         value = float(kinetic.mean()) / net.temperature
         checks["kinetic temperature, 1 is right"] = f"{value:.3f}"
+        judged.append("the kinetic temperature")
         if abs(value - 1) > _KINETIC:
             problems.append(
                 f"the kinetic temperature is {value:.2f} times what it should be: the noise of minibatches "
@@ -117,6 +119,7 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verd
     share = gradient_noise_share(origin.sampler, net.trace_.state, origin.batches)
     if share is not None:
         checks["noise of minibatches over injected noise"] = f"{share:.2f}"
+        judged.append("the noise of minibatches")
         if share > _SHARE:
             problems.append(
                 f"the noise of minibatches is {share:.2g} times the injected noise: a thermostat makes up "
@@ -125,14 +128,19 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verd
             )
     if series.shape[1] >= 8:
         r_hat, effective = (float(x[0]) for x in r_hat_and_effective(series[:, :, None]))
-        checks["R-hat of the log-likelihood"] = f"{r_hat:.3f}"
-        checks["effective draws of the log-likelihood"] = f"{effective:.0f}"
-        if r_hat > _R_HAT and net.schedule == "constant":
+        checks["R-hat of the held-out log-likelihood"] = f"{r_hat:.3f}"
+        checks["effective draws of the held-out log-likelihood"] = (
+            f"{effective:.0f}, from {series.size:,} draws"
+        )
+        is_judged = net.schedule == "constant"
+        judged += ["R-hat of the held-out likelihood"] * is_judged
+        if r_hat > _R_HAT and is_judged:
             problems.append(
                 f"the held-out likelihood differs between chains or still drifts (R-hat {r_hat:.2f}): take "
                 "more passes."
             )
     if net.likelihood == "categorical":
+        judged += ["the held-out likelihood", "the calibration of the probabilities"]
         frequencies = np.bincount(net._data["y"], minlength=len(net.classes_)) / len(net._data["y"])
         unigram = float(metrics.entropy(frequencies))
         if scores.negative_log_likelihood > unigram:
@@ -143,7 +151,9 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verd
             problems.append(
                 f"the calibration error is {error:.3f}: probabilities are that far from frequencies."
             )
-    return Verdict(tuple(Finding(Grade.CARE, problem) for problem in problems)), checks
+    texts = [f"Checked: {', '.join(judged)}."] if judged else []
+    texts.append("Single weights are not judged: predictions depend on them together.")
+    return Verdict(tuple(Finding(Grade.CARE, problem) for problem in problems)), checks, " ".join(texts)
 
 
 def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | None) -> list[str]:
@@ -152,18 +162,25 @@ def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | 
     uncertainty: Any = net.uncertainty(X)
     outside: Any = None if X_out is None else net.uncertainty(X_out)
     curves = {"posterior": metrics.reliability(probabilities, labels)}
+    power, before = "", ""
+    if net.sharpness_ != 1:
+        power = (
+            f" The probabilities of the draws are taken to the power {net.sharpness_:.3g} (sharpness_), "
+            "which calibration found."
+        )
+        before = " Both are of the draws, before calibration."
     return [
         "<h2>Calibration</h2>",
         "<p>Of the predictions made with 80 % confidence, 80 % should be right: the points should lie on the "
         "diagonal. Below it the network is overconfident, above it less certain than it is right. The area "
-        "of a point is the number of rows.</p>",
+        f"of a point is the number of rows.{power}</p>",
         figures_part(_reliability_figures(curves["posterior"])),
         "<h2>Uncertainty</h2>",
         "<p>Entropy is all the uncertainty of a prediction; mutual information is the part that comes from "
-        "the weights, which more data would remove.</p>",
+        f"the weights, which more data would remove.{before}</p>",
         figures_part(_entropy_figures(uncertainty, outside)),
         "<h2>Most and least certain</h2>",
-        _examples(net, np.asarray(X), np.asarray(y), probabilities, uncertainty.entropy),
+        _examples(net, np.asarray(X), np.asarray(y), probabilities, metrics.entropy(probabilities)),
     ]
 
 
@@ -279,9 +296,14 @@ def _compared_figure(title: str, unit: str, inside: np.ndarray, outside: np.ndar
     sets = {"like the data": (inside, "chain-0"), "other data": (outside, "chain-1")}
     known = {name: (np.asarray(x, float), colour) for name, (x, colour) in sets.items() if x is not None}
     ends = (0.0, max(float(np.max(values)) for values, _ in known.values()) or 1.0)
-    means = ", ".join(f"{name} {values.mean():.3g}" for name, (values, _) in known.items())
-    marks = [histogram(values, colour, name, 40, ends) for name, (values, colour) in known.items()]
-    return Drawn(title, f"Means over rows: {means}.", marks, Axis(unit), Axis("density"))
+    is_alone = len(known) == 1
+    means = ", ".join(f"{'' if is_alone else f'{name} '}{x.mean():.3g}" for name, (x, _) in known.items())
+    marks = [
+        histogram(x, colour, None if is_alone else name, 40, ends) for name, (x, colour) in known.items()
+    ]
+    return Drawn(
+        title, f"{'Mean' if is_alone else 'Means'} over rows: {means}.", marks, Axis(unit), Axis("density")
+    )
 
 
 def _regression_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | None) -> list[str]:

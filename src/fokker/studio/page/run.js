@@ -22,6 +22,13 @@ function menu(options, chosen3, change) {
   select.addEventListener("change", () => change(select.value));
   return select;
 }
+function rounded(value, step) {
+  const decimals = -Math.floor(Math.log10(step));
+  if (!Number.isFinite(value) || !Number.isFinite(decimals) || Math.abs(value) >= 1e6) return short(value);
+  if (decimals <= 7) return value.toFixed(Math.max(0, decimals));
+  const digits = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value))) + decimals;
+  return value.toExponential(Math.min(15, Math.max(0, digits)));
+}
 function short(value) {
   if (!Number.isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -254,6 +261,7 @@ function unpacked(packed) {
 var zooms = /* @__PURE__ */ new Map();
 var views = /* @__PURE__ */ new Map();
 var ROOM = { left: 52, right: 10, top: 8, bottom: 36 };
+var LINE = 15;
 var ROWS = 60;
 function unpackedFigure(text) {
   const figure = JSON.parse(text);
@@ -327,8 +335,12 @@ var FigureView = class {
     context.font = "11px system-ui, sans-serif";
     const names = figure.y.names ?? [];
     const widest = Math.max(0, ...names.map((name) => context.measureText(name).width));
-    const left = figure.isMap ? 4 : names.length > 0 ? Math.min(0.45 * width, widest + 10) : ROOM.left;
-    const inner = { left, top: ROOM.top, width: width - left - ROOM.right, height: height - ROOM.top - (figure.isMap ? 4 : ROOM.bottom) };
+    const bottom = figure.isMap ? 4 : figure.x.label === "" ? ROOM.bottom - LINE : ROOM.bottom;
+    const tall = height - ROOM.top - bottom;
+    const numbers = Math.max(0, ...yTicks(figure, this.box, tall).map((value) => context.measureText(tickText(value)).width));
+    const beside = Math.max(ROOM.left, numbers + 7 + (figure.y.label === "" ? 0 : LINE + 2));
+    const left = figure.isMap ? 4 : names.length > 0 ? Math.min(0.45 * width, widest + 10) : beside;
+    const inner = { left, top: ROOM.top, width: width - left - ROOM.right, height: tall };
     const box = figure.isMap ? squared(this.box, inner) : this.box;
     const to = (value, log) => log ? Math.log10(value) : value;
     this.scales = {
@@ -346,10 +358,10 @@ var FigureView = class {
     context.strokeStyle = colour("line");
     context.strokeRect(inner.left, inner.top, inner.width, inner.height);
     if (this.drag !== void 0) {
-      const [x, y, wide, tall] = this.selected();
+      const [x, y, wide, tall2] = this.selected();
       context.fillStyle = colour("accent");
       context.globalAlpha = 0.18;
-      context.fillRect(x, y, wide, tall);
+      context.fillRect(x, y, wide, tall2);
       context.globalAlpha = 1;
     }
     this.element.dataset.drawn = String(figure.marks.length);
@@ -382,8 +394,10 @@ var FigureView = class {
     this.canvas.addEventListener("pointermove", (event) => {
       if (this.scales === void 0 || this.figure === void 0) return;
       const [x, y] = this.at(here(event));
-      const text = (value, axis) => axis.names?.[-Math.round(value)] ?? short(axis.log ? 10 ** value : value);
-      this.place.textContent = this.figure.isMap ? "" : `${this.figure.x.label || "x"} ${text(x, this.figure.x)}, ${this.figure.y.label || "y"} ${text(y, this.figure.y)}`;
+      const [left, right, bottom, top] = this.box;
+      const text = (value, axis, wide) => axis.names?.[-Math.round(value)] ?? (axis.log ? short(10 ** value) : rounded(value, wide / 300));
+      const [atX, atY] = [text(x, this.figure.x, right - left), text(y, this.figure.y, top - bottom)];
+      this.place.textContent = this.figure.isMap ? "" : `${this.figure.x.label || "x"} ${atX}, ${this.figure.y.label || "y"} ${atY}`;
       if (this.drag === void 0) return;
       this.drag.to = here(event);
       this.draw();
@@ -441,7 +455,8 @@ function wholeOf(figure) {
     const least = (log ? 0.1 : 1e-3 * Math.max(Math.abs(low), Math.abs(high))) || 1;
     if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];
     const isBare = figure.marks.some((mark) => mark.kind === "bars" && axis === "y" || mark.kind === "lengths" && axis === "x");
-    const margin = (figure.isMap ? 0.1 : axis === "x" ? 0.01 : 0.05) * (high - low);
+    const hasAreas = figure.isMap === true || figure.marks.some((mark) => mark.kind === "points" && mark.size !== void 0);
+    const margin = (hasAreas ? 0.1 : axis === "x" ? 0.01 : 0.05) * (high - low);
     if (figure[axis].names !== void 0) return [Math.min(low, 0.4 - figure[axis].names.length), Math.max(high, 0.6)];
     return [isBare && low === 0 ? 0 : low - margin, high + margin];
   };
@@ -457,6 +472,10 @@ function squared([left, right, bottom, top], { width, height }) {
   const [x, y] = [(left + right) / 2, (bottom + top) / 2];
   return [x - unit * width / 2, x + unit * width / 2, y - unit * height / 2, y + unit * height / 2];
 }
+function yTicks(figure, box, height) {
+  if (figure.isMap || figure.y.names !== void 0) return [];
+  return figure.y.log ? logTicks(box[2], box[3]) : ticks(box[2], box[3], height < 140 ? 3 : 5);
+}
 function drawAxes(context, figure, box, scales) {
   const { left, top, width, height } = scales;
   const few = width < 320 ? 3 : 5;
@@ -466,7 +485,9 @@ function drawAxes(context, figure, box, scales) {
   context.textAlign = "center";
   context.textBaseline = "top";
   for (const value of figure.x.log ? logTicks(box[0], box[1]) : ticks(box[0], box[1], few)) {
-    context.fillText(tickText(value), scales.x(value), top + height + 4);
+    const text = tickText(value);
+    const most = left + width + ROOM.right - context.measureText(text).width / 2;
+    context.fillText(text, Math.min(scales.x(value), most), top + height + 4);
     context.globalAlpha = 0.5;
     context.strokeRect(scales.x(value), top, 0, height);
     context.globalAlpha = 1;
@@ -482,9 +503,8 @@ function drawAxes(context, figure, box, scales) {
     });
     return;
   }
-  const values = figure.y.log ? logTicks(box[2], box[3]) : ticks(box[2], box[3], height < 140 ? 3 : 5);
-  for (const value of values) {
-    context.fillText(tickText(value), left - 5, scales.y(value), left - 14);
+  for (const value of yTicks(figure, box, height)) {
+    context.fillText(tickText(value), left - 5, scales.y(value));
     context.globalAlpha = 0.5;
     context.strokeRect(left, scales.y(value), width, 0);
     context.globalAlpha = 1;
@@ -497,6 +517,12 @@ function drawAxes(context, figure, box, scales) {
   context.restore();
 }
 function tableOf(figure) {
+  const [left, right, bottom, top] = wholeOf(figure);
+  const text = (value, part, along = "y") => {
+    const axis = part === "low" || part === "high" ? along : part;
+    const isLog2 = axis === "x" ? figure.x.log : figure.y.log;
+    return isLog2 ? short(value) : rounded(value, (axis === "x" ? right - left : top - bottom) / 1e3);
+  };
   const tables = figure.marks.map((mark) => {
     const parts = ["x", "y", "low", "high"].filter((part) => mark[part] !== void 0);
     const number = Math.max(0, ...parts.map((part) => mark[part].length));
@@ -506,7 +532,7 @@ function tableOf(figure) {
     for (let k = 0; k < number; k += every) {
       const cells = parts.map((part) => {
         const value = mark[part][k];
-        return h("td", {}, (part === "y" ? figure.y.names?.[k] : void 0) ?? (value === void 0 ? "" : short(value)));
+        return h("td", {}, (part === "y" ? figure.y.names?.[k] : void 0) ?? (value === void 0 ? "" : text(value, part, mark.along)));
       });
       rows.push(h("tr", {}, ...mark.text === void 0 ? [] : [h("th", { scope: "row" }, mark.text[k] ?? "")], ...cells));
     }
@@ -620,7 +646,8 @@ var ParameterViews = class {
       width: 0.9
     }));
     const some = every > 1 ? `one in ${every} of ${draws.toLocaleString("en")} draws` : `all ${draws.toLocaleString("en")} draws`;
-    const means = marks.map((mark) => short(mean(Array.from(mark.y ?? []))));
+    const step = deviation(this.drawsOf(k)) / 10;
+    const means = marks.map((mark) => rounded(mean(Array.from(mark.y ?? [])), step));
     return { title: `Trace of ${names[k]}`, text: `${some} of each chain; means ${means.slice(0, COLOURS).join(", ")}.`, x: { label: "draw" }, y: { label: "" }, marks };
   }
   distribution(k) {
@@ -631,7 +658,7 @@ var ParameterViews = class {
       const total = part.reduce((s, v) => s + v, 0) * ((b - a) / bins) || 1;
       return { kind: "stairs", x, y: part.map((count) => count / total) };
     });
-    return { title: `Distribution of ${names[k]}`, text: `Histograms of all draws, between ${short(a)} and ${short(b)}.`, x: { label: "" }, y: { label: "density" }, marks };
+    return { title: `Distribution of ${names[k]}`, text: `Histograms of all draws, between ${rounded(a, (b - a) / 100)} and ${rounded(b, (b - a) / 100)}.`, x: { label: "" }, y: { label: "density" }, marks };
   }
   ranks(k) {
     const { names, rankBins, draws } = this.of;
@@ -642,12 +669,17 @@ var ParameterViews = class {
     return { title: `Ranks of ${names[k]}`, text, x: { label: "rank among all draws, as a share" }, y: { label: "share, 1 is even" }, marks: [...marks, rule] };
   }
   autocorrelation(k) {
-    const { names, lags } = this.of;
-    const marks = this.byChain(words(this.of.autocorrelation), k, lags.length, (part) => ({
+    const { names, lags, draws } = this.of;
+    const all = this.byChain(words(this.of.autocorrelation), k, lags.length, (part) => ({
       kind: "line",
       x: lags,
       y: part.map((word) => between(word, -1, 1))
     }));
+    const isNoise = (place) => all.every(({ y }) => Math.abs(y[place]) < 2 / Math.sqrt(draws));
+    const first = lags.findIndex((_, place) => isNoise(place));
+    const last = first < 0 ? -1 : lags.findIndex((lag) => lag >= Math.max(20, 2 * lags[first]));
+    const shown = last < 0 ? lags.length : last + 1;
+    const marks = all.map((mark) => ({ ...mark, x: lags.slice(0, shown), y: Array.from(mark.y).slice(0, shown) }));
     const rule = { kind: "rule", along: "y", at: 0, colour: "truth", dashed: true };
     return { title: `Autocorrelation of ${names[k]}`, text: "Correlation of draws with those so many draws before: the sooner it is zero, the more each draw is worth.", x: { label: "lag, in draws" }, y: { label: "" }, marks: [...marks, rule] };
   }
@@ -690,6 +722,11 @@ var ParameterViews = class {
     };
   }
 };
+function deviation(values) {
+  const finite = values.filter(Number.isFinite);
+  const centre = mean(finite);
+  return Math.sqrt(mean(finite.map((value) => (value - centre) ** 2)));
+}
 function mean(values) {
   return values.reduce((a, b) => a + b, 0) / values.length;
 }
@@ -708,6 +745,9 @@ function makeSortable(table) {
   const heads = [...table.tHead?.rows[0]?.cells ?? []];
   if (body === void 0 || heads.length === 0) return;
   const rows = [...body.rows];
+  const place = table.closest(".scroll") ?? table;
+  const before = place.previousElementSibling;
+  const said = before instanceof HTMLElement && before.classList.contains("order") ? before : void 0;
   const state = remembered.get(name) ?? { column: -1, isDescending: false, filter: "", isWhole: rows.length <= LONG };
   remembered.set(name, state);
   const status = h("p", { class: "legend", role: "status" });
@@ -715,7 +755,8 @@ function makeSortable(table) {
   const texts = rows.map((row) => [...row.cells].map((cell) => cell.textContent?.trim() ?? ""));
   const original = new Map(rows.map((row, k) => [row, k]));
   const update = () => {
-    let order = [...rows];
+    if (said !== void 0) said.hidden = state.column >= 0;
+    const order = [...rows];
     if (state.column >= 0) {
       const of = (row) => texts[original.get(row)]?.[state.column] ?? "";
       const filled = rows.map(of).filter((text) => text !== "" && text !== "–");
@@ -761,7 +802,6 @@ function makeSortable(table) {
       state.isWhole = !state.isWhole;
       update();
     });
-    const place = table.closest(".scroll") ?? table;
     place.before(h("div", { class: "row" }, filter, status));
     place.after(h("div", { class: "row" }, whole));
   }
