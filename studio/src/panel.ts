@@ -219,7 +219,7 @@ export class PanelView {
       lost > 0 ? `${lost} of ${this.state.run.chains} chains left the finite numbers: the step size is too large here.` : this.warning;
     this.numbers.replaceChildren(
       ...rows.map(([name, value, more]) =>
-        h("div", {}, h("dt", {}, name), h("dd", {}, value, ...(more ? [h("small", {}, ` ${more}`)] : []))),
+        h("div", {}, h("dt", {}, name), h("dd", {}, value, ...(more ? [" ", h("small", {}, more)] : []))),
       ),
     );
     if (this.frames % 20 === 1) {

@@ -218,7 +218,12 @@ def test_nothing_overflows_on_a_phone_or_a_screen_in_both_themes(page, served, w
     page.goto(link(served.address, [SGLD, METRIC]))
     until(lambda: number(page, "step", 1) >= 20)
     assert page.evaluate("document.documentElement.dataset.theme") == theme
+    page.get_by_role("button", name="Run", exact=True).click()
+    until(lambda: page.locator(".numbers small", has_text="chance").count() == 2)
+    page.get_by_role("button", name="Pause").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    wide = "e => e.scrollWidth > e.clientWidth"
+    assert page.evaluate(f"[...document.querySelectorAll('dd')].filter({wide}).map(e => e.innerText)") == []
     unnamed = page.evaluate(
         "[...document.querySelectorAll('input, select, button, canvas')]"
         ".filter(e => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)"

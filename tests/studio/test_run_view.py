@@ -1,6 +1,7 @@
 """A run that is watched: what is read of its folder, and that nobody but its own process is stopped."""
 
 import json
+import threading
 import os
 import signal
 import socket
@@ -210,3 +211,16 @@ def test_topics_are_shown_as_they_are_learned(tmp_path):
     (tmp_path / PROGRESS).write_text('{"curve": 1}')
     assert read_progress(tmp_path) is None
     assert os.listdir(tmp_path) == [PROGRESS]
+
+
+def test_a_server_that_ends_waits_for_no_run_that_is_still_read():
+    is_read = threading.Event()
+
+    class Slow:
+        def content(self, known):
+            is_read.wait(60)
+
+    app = server.create_app(TOKEN, PORT, Slow(), is_ending=lambda: True)
+    status, _, _ = get_of(app, "/run.json")
+    is_read.set()
+    assert status == 503

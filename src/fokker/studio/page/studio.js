@@ -108,7 +108,7 @@ function chart(canvas, title, lines, logarithmic) {
     ends.push([y(last), `${line.name} ${short(last)}`, line.colour]);
   }
   ends.sort((a, b) => a[0] - b[0]);
-  let place = 0;
+  let place = room.top - 6;
   context.textBaseline = "middle";
   ends.forEach(([wanted, text, name], k) => {
     place = Math.max(place + 12, Math.min(wanted, height - 6 - 12 * (ends.length - 1 - k)));
@@ -892,7 +892,7 @@ var PanelView = class {
     this.error.textContent = lost > 0 ? `${lost} of ${this.state.run.chains} chains left the finite numbers: the step size is too large here.` : this.warning;
     this.numbers.replaceChildren(
       ...rows.map(
-        ([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, ...more ? [h("small", {}, ` ${more}`)] : []))
+        ([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, ...more ? [" ", h("small", {}, more)] : []))
       )
     );
     if (this.frames % 20 === 1) {
