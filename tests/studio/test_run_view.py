@@ -1,12 +1,12 @@
 """A run that is watched: what is read of its folder, and that nobody but its own process is stopped."""
 
 import json
-import threading
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
