@@ -133,6 +133,20 @@ def test_load_choose_and_run(page, served):
     assert page.get_by_role("button", name="Pause").is_visible()
 
 
+def test_the_leapfrog_steps_of_hmc_are_drawn_and_sgld_has_none(page, served):
+    page.goto(link(served.address, [{"sampler": {"kind": "named", "name": "hmc"}}, SGLD]))
+    until(lambda: number(page, "step", 0) >= 20 and number(page, "step", 1) >= 20)
+    button = page.get_by_role("button", name="Leapfrog")
+    assert button.count() == 1
+    before = page.locator("canvas.plot").first.screenshot()
+    button.click()
+    until(lambda: number(page, "step") >= 40)
+    assert button.get_attribute("aria-pressed") == "true"
+    assert page.locator("canvas.plot").first.screenshot() != before
+    page.locator(".panel").first.get_by_label("Name").select_option("sgld")
+    until(lambda: button.count() == 0)
+
+
 def test_without_gamma_the_divergence_rises_and_the_verdict_says_why(page, served):
     page.goto(link(served.address, [METRIC, {**METRIC, "gamma": 0}]))
     page.get_by_role("button", name="Run", exact=True).click()

@@ -112,3 +112,21 @@ def test_the_story_of_mcmc_demo_takes_the_steps_that_were_published_and_is_wrong
         path = Simulation(published).advance()[1]["path"]
     assert np.diff(np.linalg.norm(path, axis=-1)) == pytest.approx(0.2, abs=1e-5)
     assert verdict(published, number_of_points=32, explain=False).verdict == "wrong"
+
+
+@pytest.mark.parametrize("name", ["hmc", "nuts"])
+def test_the_trajectory_ends_at_the_next_place_of_the_first_chain(name):
+    run = {"chains": 3, "steps": 2, "burn_in": 0}
+    sampler = {"kind": "named", "name": name}
+    design = design_of({"sampler": sampler, "run": run, "settings": {"step_size": 0.3, "leaps": 4}})
+    with quick_compiling():
+        simulation = Simulation(design)
+        before = simulation.advance()[1]
+        numbers, arrays = simulation.advance(with_trajectory=True)
+    assert "trajectory" not in before
+    points = arrays["trajectory"][:, :2]
+    assert points[0] == pytest.approx(before["path"][-1])
+    assert points[numbers["chosen"]] == pytest.approx(arrays["path"][0], abs=1e-4)
+    depth, direction = arrays["trajectory"][:, 2:].T
+    assert set(direction) <= {-1, 1}
+    assert len(points) == 5 if name == "hmc" else depth.max() >= 1
