@@ -5,7 +5,7 @@ import { controls } from "./controls";
 import { debounced, h, short } from "./dom";
 import { heatMap } from "./heat";
 import { draw, type Drawn, type View } from "./plot";
-import { type Catalogue, designOf, type Panel, type State } from "./state";
+import { type Catalogue, designOf, type Panel, panelName, type State } from "./state";
 import { type Report, Verdict } from "./verdict";
 import type { Message, Wire } from "./wire";
 
@@ -77,14 +77,7 @@ export class PanelView {
   }
 
   private name(): string {
-    const { sampler, gamma, drag, metropolis } = this.panel;
-    const name = sampler.kind === "named" ? (sampler.name ?? "") : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
-    const mistakes = [
-      { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
-      { "0": "friction forgotten", "2": "friction twice" }[String(drag)],
-      metropolis ? "corrected" : undefined,
-    ];
-    return [name, ...mistakes.filter((word) => word !== undefined)].join(", ");
+    return panelName(this.panel);
   }
 
   /** After a change: a new run from the seed, and a new verdict. */

@@ -10,6 +10,8 @@ from base64 import urlsafe_b64encode
 import pytest
 
 from fokker.studio import server
+from fokker.studio.gallery import gallery
+from fokker.studio.stories import Story
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -243,3 +245,20 @@ def test_nothing_overflows_on_a_phone_or_a_screen_in_both_themes(page, served, w
         ".filter(e => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)"
     )
     assert unnamed == []
+
+
+def test_recorded_runs_play_from_a_file(browser, tmp_path):
+    run = {"seed": 0, "chains": 8, "steps": 5, "burn_in": 5}
+    stories = [Story("One", "of a test", ({"target": {"name": "normal"}, **SGLD},))]
+    file = tmp_path / "gallery.html"
+    file.write_text(gallery(stories, 3, run), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    mistakes = []
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.goto(file.as_uri())
+    until(lambda: page.locator(".card[data-frame='2']").count() == 1, 20)
+    assert page.locator(".card h3").inner_text() == "sgld"
+    assert page.locator(".card .right").count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert mistakes == []
+    page.close()

@@ -20,7 +20,7 @@ from fokker.studio.session import MAX_MESSAGE
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "studio"
-FILES = ("index.html", "run.html", "run.js", "studio.css", "studio.js")
+FILES = ("gallery.css", "gallery.js", "index.html", "run.html", "run.js", "studio.css", "studio.js")
 ASSETS = ("report.css", "report.js")
 
 

@@ -131,6 +131,16 @@ function newPanel(part = {}) {
     settings: { ...settings, ...part.settings }
   };
 }
+function panelName(panel) {
+  const { sampler, gamma, drag, metropolis } = panel;
+  const name = sampler.kind === "named" ? sampler.name ?? "" : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
+  const mistakes2 = [
+    { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
+    { "0": "friction forgotten", "2": "friction twice" }[String(drag)],
+    metropolis ? "corrected" : void 0
+  ];
+  return [name, ...mistakes2.filter((word) => word !== void 0)].join(", ");
+}
 function newState() {
   return {
     target: { name: "valley" },
@@ -811,14 +821,7 @@ var PanelView = class {
     this.title.textContent = this.name();
   }
   name() {
-    const { sampler, gamma, drag, metropolis } = this.panel;
-    const name = sampler.kind === "named" ? sampler.name ?? "" : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
-    const mistakes2 = [
-      { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
-      { "0": "friction forgotten", "2": "friction twice" }[String(drag)],
-      metropolis ? "corrected" : void 0
-    ];
-    return [name, ...mistakes2.filter((word) => word !== void 0)].join(", ");
+    return panelName(this.panel);
   }
   /** After a change: a new run from the seed, and a new verdict. */
   update() {
