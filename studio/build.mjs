@@ -26,6 +26,7 @@ await build({
 });
 // Within a page that is a file: without modules, which browsers do not load from files.
 await build({ ...common, entryPoints: { report: source("report", "main.ts") }, format: "iife", minify: true, outdir: report });
+await build({ ...common, entryPoints: { gallery: source("gallery.ts") }, format: "iife", minify: true, outdir: studio });
 
 for (const name of ["index.html", "run.html"]) await copyFile(source(name), path.join(studio, name));
 const palette = await readFile(source("palette.css"), "utf8");
@@ -34,4 +35,5 @@ const dark = palette.slice(palette.indexOf(':root[data-theme="dark"]')).replace(
 const system = `@media (prefers-color-scheme: dark) {\n${dark}}\n`;
 const style = async (name) => palette + system + (await readFile(source(name), "utf8"));
 await writeFile(path.join(studio, "studio.css"), await style("studio.css"));
+await writeFile(path.join(studio, "gallery.css"), await style("gallery.css"));
 await writeFile(path.join(report, "report.css"), await style(path.join("report", "report.css")));

@@ -43,9 +43,9 @@ export function chart(canvas: HTMLCanvasElement, title: string, lines: Line[], l
     if (last === null || last === undefined) continue;
     ends.push([y(last), `${line.name} ${short(last)}`, line.colour]);
   }
-  // Last values, pushed apart where their lines end close to each other.
+  // Last values, below the title and pushed apart where their lines end close to each other.
   ends.sort((a, b) => a[0] - b[0]);
-  let place = 0;
+  let place = room.top - 6;
   context.textBaseline = "middle";
   ends.forEach(([wanted, text, name], k) => {
     place = Math.max(place + 12, Math.min(wanted, height - 6 - 12 * (ends.length - 1 - k)));

@@ -5,7 +5,7 @@ import { controls } from "./controls";
 import { debounced, h, short } from "./dom";
 import { heatMap } from "./heat";
 import { draw, type Drawn, type View } from "./plot";
-import { type Catalogue, designOf, type Panel, type State } from "./state";
+import { type Catalogue, designOf, type Panel, panelName, type State } from "./state";
 import { type Report, Verdict } from "./verdict";
 import type { Message, Wire } from "./wire";
 
@@ -29,6 +29,7 @@ export class PanelView {
   private readonly title = h("h2", {}, "");
   private drawn: Drawn | undefined;
   private view: View = "cloud";
+  private readonly trajectoryButton = h("button", { type: "button", "aria-pressed": "false", hidden: true }, "Leapfrog");
   private history: History = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
   private frames = 0;
   private asked = 0;
@@ -76,14 +77,7 @@ export class PanelView {
   }
 
   private name(): string {
-    const { sampler, gamma, drag, metropolis } = this.panel;
-    const name = sampler.kind === "named" ? (sampler.name ?? "") : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
-    const mistakes = [
-      { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
-      { "0": "friction forgotten", "2": "friction twice" }[String(drag)],
-      metropolis ? "corrected" : undefined,
-    ];
-    return [name, ...mistakes.filter((word) => word !== undefined)].join(", ");
+    return panelName(this.panel);
   }
 
   /** After a change: a new run from the seed, and a new verdict. */
@@ -105,6 +99,7 @@ export class PanelView {
       this.drawn.path = [];
       delete this.drawn.histogram;
       delete this.drawn.cloud;
+      delete this.drawn.trajectory;
     }
     this.madeOf.textContent = "building…";
     this.send("start");
@@ -118,7 +113,7 @@ export class PanelView {
   run(isRunning: boolean): void {
     const starts = isRunning && !this.isRunning;
     this.isRunning = isRunning;
-    if (starts && this.drawn !== undefined) this.wire.send({ do: "next", id: this.id });
+    if (starts && this.drawn !== undefined) this.next();
   }
 
   receive(message: Message): void {
@@ -147,20 +142,27 @@ export class PanelView {
       path: [],
     };
     this.madeOf.textContent = String(message.sampler);
+    this.trajectoryButton.hidden = message.trajectories !== true;
+    if (this.trajectoryButton.hidden && this.view === "trajectory") this.show("cloud");
     this.warning =
       message.bounded === false ? "exp(-U) does not decay within 64 of the origin: it may have no integral." : "";
     this.error.textContent = this.warning;
     this.redraw();
     // The first frame comes at once, so that a change is seen without a run.
-    this.wire.send({ do: "next", id: this.id });
+    this.next();
+  }
+
+  private next(): void {
+    this.wire.send({ do: "next", id: this.id, trajectory: this.view === "trajectory" });
   }
 
   private frame(message: Message): void {
     const { drawn } = this;
-    const { cloud, path, histogram } = message.arrays ?? {};
+    const { cloud, path, histogram, trajectory } = message.arrays ?? {};
     if (drawn === undefined || cloud === undefined || path === undefined || histogram === undefined) return;
     this.frames += 1;
     drawn.cloud = cloud.data;
+    if (trajectory !== undefined) drawn.trajectory = { rows: trajectory.data, chosen: Number(message.chosen) };
     drawn.path = [...drawn.path, ...path.data].slice(-2 * PATH);
     if (Number(message.number) > 0) drawn.histogram = { size: drawn.truth.size, values: histogram.data };
     for (const [name, values] of Object.entries(this.history)) {
@@ -174,7 +176,7 @@ export class PanelView {
       this.showNumbers(message);
       this.element.dataset.work = (performance.now() - before).toFixed(2);
       // Asked for after it was drawn: a slow page gets fewer frames, not a longer queue.
-      if (this.isRunning && message.over !== true) this.wire.send({ do: "next", id: this.id });
+      if (this.isRunning && message.over !== true) this.next();
     });
   }
 
@@ -219,7 +221,7 @@ export class PanelView {
       lost > 0 ? `${lost} of ${this.state.run.chains} chains left the finite numbers: the step size is too large here.` : this.warning;
     this.numbers.replaceChildren(
       ...rows.map(([name, value, more]) =>
-        h("div", {}, h("dt", {}, name), h("dd", {}, value, ...(more ? [h("small", {}, ` ${more}`)] : []))),
+        h("div", {}, h("dt", {}, name), h("dd", {}, value, ...(more ? [" ", h("small", {}, more)] : []))),
       ),
     );
     if (this.frames % 20 === 1) {
@@ -304,22 +306,29 @@ export class PanelView {
   // Views and exports --------------------------------------------------------------------------------------
 
   private views(): HTMLElement {
-    const names: [View, string][] = [
-      ["cloud", "Cloud"],
-      ["density", "Density"],
-      ["difference", "Draws − truth"],
+    const button = (label: string): HTMLButtonElement => h("button", { type: "button" }, label);
+    const buttons: [View, HTMLButtonElement][] = [
+      ["cloud", button("Cloud")],
+      ["density", button("Density")],
+      ["difference", button("Draws − truth")],
+      ["trajectory", this.trajectoryButton],
     ];
-    const group = h("div", { class: "row", role: "group", "aria-label": "What is shown" });
-    for (const [view, label] of names) {
-      const button = h("button", { type: "button", "aria-pressed": String(view === this.view) }, label);
-      button.addEventListener("click", () => {
-        this.view = view;
-        for (const other of group.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button));
-        this.redraw();
-      });
-      group.append(button);
+    for (const [view, element] of buttons) {
+      element.dataset.view = view;
+      element.setAttribute("aria-pressed", String(view === this.view));
+      element.addEventListener("click", () => this.show(view));
     }
-    return group;
+    return h("div", { class: "row", role: "group", "aria-label": "What is shown" }, ...buttons.map(([, element]) => element));
+  }
+
+  private show(view: View): void {
+    this.view = view;
+    for (const button of this.element.querySelectorAll<HTMLElement>("[data-view]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.view === view));
+    }
+    // Trajectories come with frames, where they are asked for: one more of these shows the first.
+    if (view === "trajectory" && this.drawn !== undefined && !this.isRunning) this.next();
+    this.redraw();
   }
 
   private exports(): HTMLElement {

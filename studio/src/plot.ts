@@ -2,9 +2,10 @@
 
 import { ticks } from "./axes";
 import { colour, components, fitted } from "./colours";
+import { drawTrajectory, type Trajectory } from "./trajectory";
 import { contour, diverging, type Grid, image, levels, marginals, sequential } from "./grid";
 
-export type View = "cloud" | "density" | "difference";
+export type View = "cloud" | "density" | "difference" | "trajectory";
 
 const MARGIN = 54;
 const LABELS = 26;
@@ -18,6 +19,8 @@ export interface Drawn {
   cloud?: Float32Array;
   /** Places of the first chain, in the order of its steps. */
   path: number[];
+  /** The first step of the first chain in the latest frame, where it was asked for. */
+  trajectory?: Trajectory;
 }
 
 /** Draw everything; at most a few milliseconds with 10,000 points. */
@@ -41,6 +44,7 @@ export function draw(canvas: HTMLCanvasElement, drawn: Drawn, view: View): void 
     drawPath(context, drawn.path, toX, toY);
     if (drawn.cloud) drawCloud(context, drawn.cloud, toX, toY);
   }
+  if (view === "trajectory" && drawn.trajectory) drawTrajectory(context, drawn.trajectory, toX, toY);
   context.restore();
 
   context.strokeStyle = colour("line");
@@ -62,7 +66,7 @@ function drawImage(context: CanvasRenderingContext2D, drawn: Drawn, view: View, 
   const low = components("card");
   const largest = truth.values.reduce((a, b) => Math.max(a, b), 0);
   let picture: HTMLCanvasElement;
-  if (view === "cloud" || histogram === undefined) {
+  if (view === "cloud" || view === "trajectory" || histogram === undefined) {
     picture = paleTruth(truth, largest);
   } else if (view === "difference") {
     const values = histogram.values.map((value, k) => value - (truth.values[k] ?? 0));
@@ -71,7 +75,7 @@ function drawImage(context: CanvasRenderingContext2D, drawn: Drawn, view: View, 
   } else {
     picture = image(histogram, sequential(largest, low, components("heat-high")));
   }
-  context.imageSmoothingEnabled = view === "cloud";
+  context.imageSmoothingEnabled = view === "cloud" || view === "trajectory";
   context.drawImage(picture, inner.x, inner.y, inner.width, inner.height);
 }
 

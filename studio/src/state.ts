@@ -84,6 +84,18 @@ export function newPanel(part: Partial<Panel> = {}): Panel {
   };
 }
 
+/** The sampler and the mistakes made on purpose. */
+export function panelName(panel: Panel): string {
+  const { sampler, gamma, drag, metropolis } = panel;
+  const name = sampler.kind === "named" ? (sampler.name ?? "") : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
+  const mistakes = [
+    { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
+    { "0": "friction forgotten", "2": "friction twice" }[String(drag)],
+    metropolis ? "corrected" : undefined,
+  ];
+  return [name, ...mistakes.filter((word) => word !== undefined)].join(", ");
+}
+
 export function newState(): State {
   return {
     target: { name: "valley" },

@@ -10,6 +10,8 @@ from base64 import urlsafe_b64encode
 import pytest
 
 from fokker.studio import server
+from fokker.studio.gallery import gallery
+from fokker.studio.stories import Story
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -133,6 +135,20 @@ def test_load_choose_and_run(page, served):
     assert page.get_by_role("button", name="Pause").is_visible()
 
 
+def test_the_leapfrog_steps_of_hmc_are_drawn_and_sgld_has_none(page, served):
+    page.goto(link(served.address, [{"sampler": {"kind": "named", "name": "hmc"}}, SGLD]))
+    until(lambda: number(page, "step", 0) >= 20 and number(page, "step", 1) >= 20)
+    button = page.get_by_role("button", name="Leapfrog")
+    assert button.count() == 1
+    before = page.locator("canvas.plot").first.screenshot()
+    button.click()
+    until(lambda: number(page, "step") >= 40)
+    assert button.get_attribute("aria-pressed") == "true"
+    assert page.locator("canvas.plot").first.screenshot() != before
+    page.locator(".panel").first.get_by_label("Name").select_option("sgld")
+    until(lambda: button.count() == 0)
+
+
 def test_without_gamma_the_divergence_rises_and_the_verdict_says_why(page, served):
     page.goto(link(served.address, [METRIC, {**METRIC, "gamma": 0}]))
     page.get_by_role("button", name="Run", exact=True).click()
@@ -218,9 +234,31 @@ def test_nothing_overflows_on_a_phone_or_a_screen_in_both_themes(page, served, w
     page.goto(link(served.address, [SGLD, METRIC]))
     until(lambda: number(page, "step", 1) >= 20)
     assert page.evaluate("document.documentElement.dataset.theme") == theme
+    page.get_by_role("button", name="Run", exact=True).click()
+    until(lambda: page.locator(".numbers small", has_text="chance").count() == 2)
+    page.get_by_role("button", name="Pause").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    wide = "e => e.scrollWidth > e.clientWidth"
+    assert page.evaluate(f"[...document.querySelectorAll('dd')].filter({wide}).map(e => e.innerText)") == []
     unnamed = page.evaluate(
         "[...document.querySelectorAll('input, select, button, canvas')]"
         ".filter(e => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)"
     )
     assert unnamed == []
+
+
+def test_recorded_runs_play_from_a_file(browser, tmp_path):
+    run = {"seed": 0, "chains": 8, "steps": 5, "burn_in": 5}
+    stories = [Story("One", "of a test", ({"target": {"name": "normal"}, **SGLD},))]
+    file = tmp_path / "gallery.html"
+    file.write_text(gallery(stories, 3, run), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    mistakes = []
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.goto(file.as_uri())
+    until(lambda: page.locator(".card[data-frame='2']").count() == 1, 20)
+    assert page.locator(".card h3").inner_text() == "sgld"
+    assert page.locator(".card .right").count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert mistakes == []
+    page.close()

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -230,3 +231,16 @@ def test_topics_are_shown_as_they_are_learned(tmp_path):
     (tmp_path / PROGRESS).write_text('{"curve": 1}')
     assert read_progress(tmp_path) is None
     assert os.listdir(tmp_path) == [PROGRESS]
+
+
+def test_a_server_that_ends_waits_for_no_run_that_is_still_read():
+    is_read = threading.Event()
+
+    class Slow:
+        def content(self, known):
+            is_read.wait(60)
+
+    app = server.create_app(TOKEN, PORT, Slow(), is_ending=lambda: True)
+    status, _, _ = get_of(app, "/run.json")
+    is_read.set()
+    assert status == 503

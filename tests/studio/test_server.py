@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from socket import create_connection
 
 import pytest
 from test_guard import HOST, ORIGIN, PORT, TOKEN
@@ -19,7 +20,7 @@ from fokker.studio.session import MAX_MESSAGE
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "studio"
-FILES = ("index.html", "run.html", "run.js", "studio.css", "studio.js")
+FILES = ("gallery.css", "gallery.js", "index.html", "run.html", "run.js", "studio.css", "studio.js")
 ASSETS = ("report.css", "report.js")
 
 
@@ -93,6 +94,12 @@ def test_the_page_names_no_other_place():
         text = server.page_file(name).decode()
         assert not re.findall(r"(?:https?|wss?)://(?!www\.w3\.org)", text)
         assert "eval(" not in text
+
+
+def test_a_browser_that_comes_before_the_server_has_started_waits():
+    bound = server.listen(0)
+    with bound, create_connection(bound.getsockname(), timeout=5) as early:
+        assert early.getpeername() == bound.getsockname()
 
 
 def test_the_menus_are_json():

@@ -89,7 +89,7 @@ def test_a_closed_tab_stops_its_work():
     class Slow:
         is_over = False
 
-        def advance(self):
+        def advance(self, *, with_trajectory):
             entered.set()
             release.wait(20)
             frames.append(1)

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from conftest import quick_compiling
+from fokker.studio.analysis import verdict
 from fokker.studio.design import design_of
 from fokker.studio.formulas import parse
 from fokker.studio.frames import packed, unpacked
 from fokker.studio.simulation import Simulation
+from fokker.studio.stories import STORIES
 from fokker.studio.targets import TARGETS
 from fokker.studio.truth import CELLS, truth_of
 
@@ -98,3 +100,33 @@ def test_a_message_is_read_as_it_was_packed():
     assert header == {"name": "ξ", "bad": None, "n": 3}
     assert np.array_equal(read["a"], arrays["a"])
     assert np.array_equal(read["b"], arrays["b"])
+
+
+def test_the_story_of_mcmc_demo_takes_the_steps_that_were_published_and_is_wrong():
+    """Its turn lacks the term of the old direction u: it gives c·e with c > 0, e = ∇U/|∇U|, for every u."""
+    (story,) = [story for story in STORIES if "mcmc-demo" in story.title]
+    shrink, along = np.exp(-np.linspace(0.01, 5, 50))[:, None], np.linspace(-1, 1, 21)
+    assert np.all((1 - shrink) * (1 + shrink + along * (1 - shrink)) + 2 * shrink > 0)
+    published = design_of({**story.designs[0], "run": {"chains": 4, "steps": 20, "burn_in": 0}})
+    with quick_compiling():
+        path = Simulation(published).advance()[1]["path"]
+    assert np.diff(np.linalg.norm(path, axis=-1)) == pytest.approx(0.2, abs=1e-5)
+    assert verdict(published, number_of_points=32, explain=False).verdict == "wrong"
+
+
+@pytest.mark.parametrize("name", ["hmc", "nuts"])
+def test_the_trajectory_ends_at_the_next_place_of_the_first_chain(name):
+    run = {"chains": 3, "steps": 2, "burn_in": 0}
+    sampler = {"kind": "named", "name": name}
+    design = design_of({"sampler": sampler, "run": run, "settings": {"step_size": 0.3, "leaps": 4}})
+    with quick_compiling():
+        simulation = Simulation(design)
+        before = simulation.advance()[1]
+        numbers, arrays = simulation.advance(with_trajectory=True)
+    assert "trajectory" not in before
+    points = arrays["trajectory"][:, :2]
+    assert points[0] == pytest.approx(before["path"][-1])
+    assert points[numbers["chosen"]] == pytest.approx(arrays["path"][0], abs=1e-4)
+    depth, direction = arrays["trajectory"][:, 2:].T
+    assert set(direction) <= {-1, 1}
+    assert len(points) == 5 if name == "hmc" else depth.max() >= 1

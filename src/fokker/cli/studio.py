@@ -14,13 +14,20 @@ def studio(
         Path | None,
         option("Watch the run in this folder, of `fokker sample` or `fokker lda`, as it goes on."),
     ] = None,
+    gallery: Annotated[
+        Path | None,
+        option("Record the runs of all stories on this page, FILE.html, which needs no server; then end."),
+    ] = None,
     open_browser: Annotated[bool, option("Open the page in the browser.", None, "--open/--no-open")] = True,
 ) -> None:
     """Design a sampler in the browser, watch it run, and learn whether it is right.
 
     With --run, the page of a run that another command writes: traces, ranks and the verdict so far, and a
-    button that ends it as Ctrl-C does.
+    button that ends it as Ctrl-C does. With --gallery, one file with recorded runs: it takes some minutes.
     """
+    if gallery is not None:
+        _record(gallery)
+        return
     if run is not None and not run.is_dir():
         problem = "is not a folder" if run.exists() else "does not exist yet"
         raise CommandError(
@@ -46,3 +53,12 @@ def studio(
 
         webbrowser.open(address)
     server.serve(bound, token, view)
+
+
+def _record(file: Path) -> None:
+    if file.suffix != ".html" or not file.parent.is_dir():
+        raise CommandError(f"--gallery {file} must be a file named *.html in a folder that exists.")
+    from fokker.studio.gallery import gallery
+
+    file.write_text(gallery(report=lambda title: show(f"recording: {title}")), encoding="utf-8")
+    show(f"wrote {file}, {file.stat().st_size / 1e6:.1f} MB")

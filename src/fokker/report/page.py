@@ -99,16 +99,16 @@ def asset(name: str) -> str:
     return resources.files("fokker.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def page(title: str, *parts: str) -> str:
-    """A complete page with these parts, which are HTML."""
-    script = asset("report.js").strip()
+def page(title: str, *parts: str, script: str | None = None, style: str | None = None) -> str:
+    """A complete page with these parts, which are HTML; with another script and style than a report's."""
+    script = (asset("report.js") if script is None else script).strip()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return str(
         html(
             _PAGE,
             title=title,
             digest=Markup(f"sha256-{digest}"),
-            style=Markup(asset("report.css")),
+            style=Markup(asset("report.css") if style is None else style),
             script=Markup(script),
             parts=map(Markup, parts),
         )

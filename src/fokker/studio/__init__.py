@@ -5,6 +5,7 @@ design       what the page asks for, validated: a target, a sampler, mistakes, s
 program      the design as calls of the library, which are run here and printed as Python
 simulation   a run in blocks of steps; histogram, divergence from the truth, effective draws
 analysis     the checker's verdict, Γ and the residual, the completion of a drift
+gallery      runs of the stories, recorded on a page that needs no server
 guard, server, session    the page and its WebSocket, for this machine alone
 page/        the built page, from `studio/` at the root of the repository
 """

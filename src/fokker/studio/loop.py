@@ -8,7 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+import fokker as fk
 from fokker.samplers import Sampler
+from fokker.samplers._trajectory import Trajectory
+from fokker.samplers.composed import Composed
 from fokker.studio.program import Built
 
 # The text that `start` and `block` are in a program: what stands in braces depends on the design.
@@ -110,6 +113,20 @@ def block(
         return states, (jax.vmap(sampler.position)(states), info)
 
     return jax.lax.scan(advance, states, first + jnp.arange(steps))
+
+
+def has_trajectories(built: Built) -> bool:
+    """Whether a step goes through several points, as HMC and trees do."""
+    sampler = built.sampler
+    return isinstance(sampler, Composed) and (
+        sampler.has_trajectories or isinstance(sampler.correction, fk.corrections.NaiveTree)
+    )
+
+
+def trajectory(built: Built, states: Any, keys: Array, t: int) -> Trajectory:
+    """Step `t` of the first chain, point by point: the one that `block` takes from these states."""
+    key, _ = jax.random.split(jax.random.fold_in(keys[0], t))
+    return built.sampler.trajectory(key, jax.tree.map(lambda leaf: leaf[0], states))
 
 
 def source(built: Built, frames: int) -> str:

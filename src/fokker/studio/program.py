@@ -242,7 +242,7 @@ def _define_diffusion(program: Program, typed: Typed) -> tuple[Any, str]:
         blocks[name, name] = fk.fields.Diagonal(block)
         texts.append(f'("{name}", "{name}"): fk.fields.Diagonal({text})')
     if not blocks:
-        return None, "None"
+        return fk.fields.Zero(), "fk.fields.Zero()"
     return fk.fields.symmetric(blocks), f"fk.fields.symmetric({{{', '.join(texts)}}})"
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib import resources
@@ -32,6 +32,8 @@ _FILES = {
     "studio.js": ("studio.js", "text/javascript"),
     "studio.css": ("studio.css", "text/css"),
 }
+# Seconds between two looks whether the server ends, less than it waits for answers.
+_LOOK = 0.2
 # The codes of a WebSocket that is closed because a message is too large, or because there are too many.
 _TOO_LARGE, _TRY_LATER = 1009, 1013
 
@@ -51,7 +53,8 @@ async def _catalogue(request: Request) -> Response:
 class _Connections:
     """The open WebSockets, at most `MAX_CONNECTIONS`, and the threads that work for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_ending: Callable[[], bool] = lambda: False) -> None:
+        self.is_ending = is_ending
         self.sessions: set[Session] = set()
         self.runners = ThreadPoolExecutor(_RUNNERS, thread_name_prefix="studio-run")
         self.analysts = ThreadPoolExecutor(_ANALYSTS, thread_name_prefix="studio-check")
@@ -103,8 +106,11 @@ def _run_routes(connections: _Connections, run: "RunView") -> list[BaseRoute]:
 
     async def content(request: Request) -> Response:
         known = request.query_params.get("known", "")[:64]
-        loop = asyncio.get_running_loop()
-        return JSONResponse(await loop.run_in_executor(connections.analysts, run.content, known))
+        work = asyncio.get_running_loop().run_in_executor(connections.analysts, run.content, known)
+        # A long run is read for seconds: an answer that nobody waits for must not hold up the end.
+        while not work.done() and not connections.is_ending():
+            await asyncio.wait({work}, timeout=_LOOK)
+        return JSONResponse(work.result()) if work.done() else Response(status_code=503)
 
     async def stop(request: Request) -> Response:
         try:
@@ -124,9 +130,11 @@ def _run_routes(connections: _Connections, run: "RunView") -> list[BaseRoute]:
     ]
 
 
-def create_app(token: str, port: int, run: "RunView | None" = None) -> Guard:
+def create_app(
+    token: str, port: int, run: "RunView | None" = None, is_ending: Callable[[], bool] = lambda: False
+) -> Guard:
     """The application: there is no way to it but through the guard."""
-    connections = _Connections()
+    connections = _Connections(is_ending)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -148,6 +156,7 @@ def listen(port: int) -> socket.socket:
     except OSError:
         bound.close()
         raise OSError(f"port={port} is in use: give another, or leave it out for any that is free.") from None
+    bound.listen()  # a browser that is opened before the server has started waits, and is not refused
     return bound
 
 
@@ -166,7 +175,7 @@ def serve(bound: socket.socket, token: str, run: "RunView | None" = None) -> Non
     import uvicorn
 
     config = uvicorn.Config(
-        create_app(token, bound.getsockname()[1], run),
+        create_app(token, bound.getsockname()[1], run, lambda: server.should_exit),
         log_level="warning",
         access_log=False,  # addresses have the token
         ws="websockets-sansio",
@@ -175,4 +184,5 @@ def serve(bound: socket.socket, token: str, run: "RunView | None" = None) -> Non
         timeout_graceful_shutdown=1,
         server_header=False,
     )
-    uvicorn.Server(config).run(sockets=[bound])
+    server = uvicorn.Server(config)
+    server.run(sockets=[bound])

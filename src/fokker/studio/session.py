@@ -111,7 +111,11 @@ class Session:
         self._runs[number] = simulation
         from fokker.studio.truth import describe
 
-        header = {**describe(simulation.truth), "sampler": str(simulation.built.sampler)}
+        header = {
+            **describe(simulation.truth),
+            "sampler": str(simulation.built.sampler),
+            "trajectories": simulation.has_trajectories,
+        }
         await self._send(number, "started", header, {"truth": simulation.truth.cells})
 
     async def _next(self, number: int, request: Mapping[str, Any]) -> None:
@@ -120,11 +124,13 @@ class Session:
         if simulation is None or number in self._busy or simulation.is_over:
             return
         self._busy.add(number)
-        self._spawn(number, self._advanced(number, simulation))
+        with_trajectory = request.get("trajectory") is True
+        self._spawn(number, self._advanced(number, simulation, with_trajectory))
 
-    async def _advanced(self, number: int, simulation: "Simulation") -> None:
+    async def _advanced(self, number: int, simulation: "Simulation", with_trajectory: bool) -> None:
+        advance = partial(simulation.advance, with_trajectory=with_trajectory)
         try:
-            numbers, arrays = await self._in_thread(self._runners, simulation.advance)
+            numbers, arrays = await self._in_thread(self._runners, advance)
         finally:
             self._busy.discard(number)
         if self._runs.get(number) is simulation:

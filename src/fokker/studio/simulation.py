@@ -28,6 +28,7 @@ class Simulation:
             self.states = loop.start(self.built, self.keys)
         except (ValueError, TypeError) as error:
             raise DesignError("sampler", str(error)) from None
+        self.has_trajectories = loop.has_trajectories(self.built)
         self.frames = 0
         # Of every other chain apart: what differs between the halves is chance.
         self.counts = np.zeros((2, *self.truth.cells.shape))
@@ -45,9 +46,10 @@ class Simulation:
         """Whether the most steps are taken."""
         return self.steps + self.design.run.steps > MAX_STEPS
 
-    def advance(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """One block: numbers, and arrays by name."""
+    def advance(self, *, with_trajectory: bool = False) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """One block: numbers, and arrays by name; also the first step of the first chain point by point."""
         run = self.design.run
+        chosen, trajectory = self._trajectory() if with_trajectory and self.has_trajectories else ({}, {})
         first = jnp.asarray(self.steps)
         batch = self.design.settings.batch
         self.states, (theta, info) = loop.block(
@@ -64,9 +66,18 @@ class Simulation:
             "over": self.is_over,
             **self._divergence(),
             **self._statistics(info),
+            **chosen,
         }
         shares = self.counts.sum(axis=0) / max(self.number, 1)
-        return numbers, {"cloud": draws[-1], "path": draws[:, 0], "histogram": shares}
+        return numbers, {"cloud": draws[-1], "path": draws[:, 0], "histogram": shares, **trajectory}
+
+    def _trajectory(self) -> tuple[dict[str, int], dict[str, np.ndarray]]:
+        """Which point becomes the next state, and rows of x, y, doubling and direction in time."""
+        step = loop.trajectory(self.built, self.states, self.keys, self.steps)
+        number = len(step.points)
+        depth = np.zeros(number) if step.depth is None else step.depth
+        direction = np.ones(number) if step.direction is None else step.direction
+        return {"chosen": step.chosen}, {"trajectory": np.column_stack([step.points, depth, direction])}
 
     def _count(self, draws: np.ndarray) -> None:
         if not draws.size:

@@ -26,6 +26,13 @@ _THERMOSTAT: dict[str, Any] = {
     "D": [[_Z] * 5, [_Z] * 5, [_Z, _Z, "1", _Z, _Z], [_Z, _Z, _Z, "1", _Z], [_Z] * 5],
 }
 
+
+def _gradient_flow(sign: str) -> dict[str, Any]:
+    """Unit speed along ∇U: up the potential, or with a minus down."""
+    drift = [f"{sign}{derivative}/sqrt(Ux^2 + Uy^2 + 1e-12)" for derivative in ("Ux", "Uy")]
+    return {"kind": "drift", "size": 2, "H": "U", "D": [[_Z, _Z], [_Z, _Z]], "drift": drift}
+
+
 STORIES = (
     Story(
         "SGHMC without friction",
@@ -106,6 +113,19 @@ STORIES = (
                 "target": {"name": "normal"},
                 "sampler": {**_THERMOSTAT, "H": "U + (p^2 + q^2)/2 + (s - 1)^2"},
             },
+        ),
+    ),
+    Story(
+        "A lost direction: MCHMC in mcmc-demo, as first published (2023)",
+        "A microcanonical step turns the direction u a little towards -∇U. The program as first published "
+        "left out the term of the old u, so that every new u is ∇U/|∇U|, whatever it was before; and its "
+        "sign was wrong, so that chains go up the potential and away at unit speed. (The u at the start of a "
+        "trajectory was not normalised either, and the first turn forgets it, but for a sign now and then.) "
+        "First as published, by the same steps of size 0.2; then with the sign corrected alone, which falls "
+        "into the mode; then MCHMC.",
+        tuple(
+            {"target": {"name": "normal"}, "sampler": sampler, "settings": {"step_size": 0.2}}
+            for sampler in (_gradient_flow(""), _gradient_flow("-"), {"kind": "named", "name": "mchmc"})
         ),
     ),
 )

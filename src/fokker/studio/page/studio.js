@@ -108,7 +108,7 @@ function chart(canvas, title, lines, logarithmic) {
     ends.push([y(last), `${line.name} ${short(last)}`, line.colour]);
   }
   ends.sort((a, b) => a[0] - b[0]);
-  let place = 0;
+  let place = room.top - 6;
   context.textBaseline = "middle";
   ends.forEach(([wanted, text, name], k) => {
     place = Math.max(place + 12, Math.min(wanted, height - 6 - 12 * (ends.length - 1 - k)));
@@ -130,6 +130,16 @@ function newPanel(part = {}) {
     ...part,
     settings: { ...settings, ...part.settings }
   };
+}
+function panelName(panel) {
+  const { sampler, gamma, drag, metropolis } = panel;
+  const name = sampler.kind === "named" ? sampler.name ?? "" : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
+  const mistakes2 = [
+    { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
+    { "0": "friction forgotten", "2": "friction twice" }[String(drag)],
+    metropolis ? "corrected" : void 0
+  ];
+  return [name, ...mistakes2.filter((word) => word !== void 0)].join(", ");
 }
 function newState() {
   return {
@@ -528,6 +538,52 @@ function ticks(low, high, wanted = 5) {
   return result.map((value) => Number(value.toPrecision(6)));
 }
 
+// src/trajectory.ts
+var COLOURS = 8;
+function inTime(rows) {
+  const order = [];
+  for (let k = 0; 4 * k < rows.length; k++) {
+    if (rows[4 * k + 3] < 0) order.unshift(k);
+    else order.push(k);
+  }
+  return order;
+}
+function drawTrajectory(context, trajectory, toX, toY) {
+  const { rows, chosen } = trajectory;
+  const at = (k) => [toX(rows[4 * k]), toY(rows[4 * k + 1])];
+  context.strokeStyle = colour("soft");
+  context.lineWidth = 1.2;
+  context.beginPath();
+  for (const k of inTime(rows)) context.lineTo(...at(k));
+  context.stroke();
+  for (let k = 1; 4 * k < rows.length; k++) {
+    context.fillStyle = colour(`chain-${rows[4 * k + 2] % COLOURS}`);
+    context.beginPath();
+    context.arc(...at(k), 3, 0, 2 * Math.PI);
+    context.fill();
+  }
+  context.strokeStyle = colour("text");
+  context.lineWidth = 2;
+  context.beginPath();
+  context.arc(...at(0), 5, 0, 2 * Math.PI);
+  context.stroke();
+  drawStar(context, ...at(chosen));
+}
+function drawStar(context, x, y) {
+  context.fillStyle = colour("path");
+  context.strokeStyle = colour("card");
+  context.lineWidth = 1;
+  context.beginPath();
+  for (let k = 0; k < 10; k++) {
+    const radius = k % 2 === 0 ? 9 : 4;
+    const angle = Math.PI * k / 5 - Math.PI / 2;
+    context.lineTo(x + radius * Math.cos(angle), y + radius * Math.sin(angle));
+  }
+  context.closePath();
+  context.fill();
+  context.stroke();
+}
+
 // src/plot.ts
 var MARGIN = 54;
 var LABELS = 26;
@@ -550,6 +606,7 @@ function draw(canvas, drawn, view) {
     drawPath(context, drawn.path, toX, toY);
     if (drawn.cloud) drawCloud(context, drawn.cloud, toX, toY);
   }
+  if (view === "trajectory" && drawn.trajectory) drawTrajectory(context, drawn.trajectory, toX, toY);
   context.restore();
   context.strokeStyle = colour("line");
   context.lineWidth = 1;
@@ -562,7 +619,7 @@ function drawImage(context, drawn, view, inner) {
   const low = components("card");
   const largest = truth.values.reduce((a, b) => Math.max(a, b), 0);
   let picture;
-  if (view === "cloud" || histogram === void 0) {
+  if (view === "cloud" || view === "trajectory" || histogram === void 0) {
     picture = paleTruth(truth, largest);
   } else if (view === "difference") {
     const values = histogram.values.map((value, k) => value - (truth.values[k] ?? 0));
@@ -571,7 +628,7 @@ function drawImage(context, drawn, view, inner) {
   } else {
     picture = image(histogram, sequential(largest, low, components("heat-high")));
   }
-  context.imageSmoothingEnabled = view === "cloud";
+  context.imageSmoothingEnabled = view === "cloud" || view === "trajectory";
   context.drawImage(picture, inner.x, inner.y, inner.width, inner.height);
 }
 var contours = /* @__PURE__ */ new WeakMap();
@@ -743,6 +800,7 @@ var PanelView = class {
   title = h("h2", {}, "");
   drawn;
   view = "cloud";
+  trajectoryButton = h("button", { type: "button", "aria-pressed": "false", hidden: true }, "Leapfrog");
   history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
   frames = 0;
   asked = 0;
@@ -763,14 +821,7 @@ var PanelView = class {
     this.title.textContent = this.name();
   }
   name() {
-    const { sampler, gamma, drag, metropolis } = this.panel;
-    const name = sampler.kind === "named" ? sampler.name ?? "" : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
-    const mistakes2 = [
-      { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
-      { "0": "friction forgotten", "2": "friction twice" }[String(drag)],
-      metropolis ? "corrected" : void 0
-    ];
-    return [name, ...mistakes2.filter((word) => word !== void 0)].join(", ");
+    return panelName(this.panel);
   }
   /** After a change: a new run from the seed, and a new verdict. */
   update() {
@@ -790,6 +841,7 @@ var PanelView = class {
       this.drawn.path = [];
       delete this.drawn.histogram;
       delete this.drawn.cloud;
+      delete this.drawn.trajectory;
     }
     this.madeOf.textContent = "building…";
     this.send("start");
@@ -801,7 +853,7 @@ var PanelView = class {
   run(isRunning2) {
     const starts = isRunning2 && !this.isRunning;
     this.isRunning = isRunning2;
-    if (starts && this.drawn !== void 0) this.wire.send({ do: "next", id: this.id });
+    if (starts && this.drawn !== void 0) this.next();
   }
   receive(message) {
     if (message.kind === "error") this.showError(message);
@@ -827,17 +879,23 @@ var PanelView = class {
       path: []
     };
     this.madeOf.textContent = String(message.sampler);
+    this.trajectoryButton.hidden = message.trajectories !== true;
+    if (this.trajectoryButton.hidden && this.view === "trajectory") this.show("cloud");
     this.warning = message.bounded === false ? "exp(-U) does not decay within 64 of the origin: it may have no integral." : "";
     this.error.textContent = this.warning;
     this.redraw();
-    this.wire.send({ do: "next", id: this.id });
+    this.next();
+  }
+  next() {
+    this.wire.send({ do: "next", id: this.id, trajectory: this.view === "trajectory" });
   }
   frame(message) {
     const { drawn } = this;
-    const { cloud, path, histogram } = message.arrays ?? {};
+    const { cloud, path, histogram, trajectory } = message.arrays ?? {};
     if (drawn === void 0 || cloud === void 0 || path === void 0 || histogram === void 0) return;
     this.frames += 1;
     drawn.cloud = cloud.data;
+    if (trajectory !== void 0) drawn.trajectory = { rows: trajectory.data, chosen: Number(message.chosen) };
     drawn.path = [...drawn.path, ...path.data].slice(-2 * PATH);
     if (Number(message.number) > 0) drawn.histogram = { size: drawn.truth.size, values: histogram.data };
     for (const [name, values] of Object.entries(this.history)) {
@@ -850,7 +908,7 @@ var PanelView = class {
       this.redraw();
       this.showNumbers(message);
       this.element.dataset.work = (performance.now() - before).toFixed(2);
-      if (this.isRunning && message.over !== true) this.wire.send({ do: "next", id: this.id });
+      if (this.isRunning && message.over !== true) this.next();
     });
   }
   redraw() {
@@ -892,7 +950,7 @@ var PanelView = class {
     this.error.textContent = lost > 0 ? `${lost} of ${this.state.run.chains} chains left the finite numbers: the step size is too large here.` : this.warning;
     this.numbers.replaceChildren(
       ...rows.map(
-        ([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, ...more ? [h("small", {}, ` ${more}`)] : []))
+        ([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, ...more ? [" ", h("small", {}, more)] : []))
       )
     );
     if (this.frames % 20 === 1) {
@@ -966,22 +1024,27 @@ var PanelView = class {
   }
   // Views and exports --------------------------------------------------------------------------------------
   views() {
-    const names = [
-      ["cloud", "Cloud"],
-      ["density", "Density"],
-      ["difference", "Draws − truth"]
+    const button = (label) => h("button", { type: "button" }, label);
+    const buttons = [
+      ["cloud", button("Cloud")],
+      ["density", button("Density")],
+      ["difference", button("Draws − truth")],
+      ["trajectory", this.trajectoryButton]
     ];
-    const group = h("div", { class: "row", role: "group", "aria-label": "What is shown" });
-    for (const [view, label] of names) {
-      const button = h("button", { type: "button", "aria-pressed": String(view === this.view) }, label);
-      button.addEventListener("click", () => {
-        this.view = view;
-        for (const other of group.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button));
-        this.redraw();
-      });
-      group.append(button);
+    for (const [view, element] of buttons) {
+      element.dataset.view = view;
+      element.setAttribute("aria-pressed", String(view === this.view));
+      element.addEventListener("click", () => this.show(view));
     }
-    return group;
+    return h("div", { class: "row", role: "group", "aria-label": "What is shown" }, ...buttons.map(([, element]) => element));
+  }
+  show(view) {
+    this.view = view;
+    for (const button of this.element.querySelectorAll("[data-view]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.view === view));
+    }
+    if (view === "trajectory" && this.drawn !== void 0 && !this.isRunning) this.next();
+    this.redraw();
   }
   exports() {
     const download = (blob, kind) => {
