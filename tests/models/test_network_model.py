@@ -640,6 +640,12 @@ def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_p
         net.predict_proba(X), metrics.sharpened(raw.predict_proba(X), net.sharpness_), rtol=1e-6
     )
     assert net.evaluate(X, y).negative_log_likelihood < raw.evaluate(X, y).negative_log_likelihood
+    net.report(tmp_path / "net.html", X, y)
+    page = (tmp_path / "net.html").read_text(encoding="utf-8")
+    assert f"to the power {net.sharpness_:.3g} (sharpness_)" in page
+    # Of the same probabilities as the percentages beside them.
+    assert f"<td>{metrics.entropy(net.predict_proba(X)).max():.3f}</td>" in page
+    assert "Single weights are not judged" in page
     net.save(tmp_path / "net.npz")
     again = fk.models.Network.load(tmp_path / "net.npz")
     np.testing.assert_array_equal(again.predict_proba(X), net.predict_proba(X))
