@@ -56,6 +56,7 @@ def parameters_data(
         "draws": draws,
         "every": every,
         "places": thinned.shape[2],
+        "means": [[m if np.isfinite(m) else None for m in x[places].mean(1, dtype=float)] for x in series],
         "low": low.tolist(),
         "high": high.tolist(),
         "values": words(thinned, low[:, None, None], high[:, None, None]),

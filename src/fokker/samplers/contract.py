@@ -144,6 +144,11 @@ class Sampler(Module):
         return getattr(self, "step_size", None)
 
     @property
+    def has_mass_matrix(self) -> bool:
+        """Whether its steps are taken in coordinates that a mass matrix scales."""
+        return getattr(self, "mass_matrix", None) is not None
+
+    @property
     def is_automatic(self) -> bool:
         """Whether the step size is still to be found."""
         return isinstance(self.own_step_size, str)
@@ -235,11 +240,6 @@ class Sampler(Module):
 
     # Whether an automatic step size is learned in warm-up, and not by the trials of `fk.tune`.
     learns = False
-
-    @property
-    def has_mass_matrix(self) -> bool:
-        """Whether its steps are taken in coordinates that a mass matrix scales."""
-        return False
 
     def fastest_time(
         self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]

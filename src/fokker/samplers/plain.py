@@ -204,11 +204,6 @@ class Plain(OfDynamics):
             temperature=as_arrays(temperature),
         )
 
-    @property
-    def has_mass_matrix(self) -> bool:
-        """Where one was given."""
-        return self.mass_matrix is not None
-
     def placed_in(self, coordinates: Callable[[PyTree[Array]], PyTree[Array]]) -> Dynamics | SDE:
         """The dynamics of q, at the temperature."""
         if not isinstance(self.dynamics, Family):

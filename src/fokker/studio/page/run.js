@@ -647,7 +647,7 @@ var ParameterViews = class {
     }));
     const some = every > 1 ? `one in ${every} of ${draws.toLocaleString("en")} draws` : `all ${draws.toLocaleString("en")} draws`;
     const step = deviation(this.drawsOf(k)) / 10;
-    const means = marks.map((mark) => rounded(mean(Array.from(mark.y ?? [])), step));
+    const means = this.of.means[k].map((value) => rounded(value ?? NaN, step));
     return { title: `Trace of ${names[k]}`, text: `${some} of each chain; means ${means.slice(0, COLOURS).join(", ")}.`, x: { label: "draw" }, y: { label: "" }, marks };
   }
   distribution(k) {
@@ -661,9 +661,12 @@ var ParameterViews = class {
     return { title: `Distribution of ${names[k]}`, text: `Histograms of all draws, between ${rounded(a, (b - a) / 100)} and ${rounded(b, (b - a) / 100)}.`, x: { label: "" }, y: { label: "density" }, marks };
   }
   ranks(k) {
-    const { names, rankBins, draws } = this.of;
+    const { names, rankBins } = this.of;
     const x = Array.from({ length: rankBins + 1 }, (_, i) => i / rankBins);
-    const marks = this.byChain(words(this.of.ranks), k, rankBins, (part) => ({ kind: "stairs", x, y: part.map((count) => count * rankBins / draws) }));
+    const marks = this.byChain(words(this.of.ranks), k, rankBins, (part) => {
+      const total = part.reduce((sum, count) => sum + count, 0);
+      return { kind: "stairs", x, y: part.map((count) => count * rankBins / total) };
+    });
     const rule = { kind: "rule", along: "y", at: 1, colour: "truth", dashed: true, name: "chains that agree" };
     const text = "How the draws of each chain rank among all: level where the chains agree, sloped or hollow where one is apart.";
     return { title: `Ranks of ${names[k]}`, text, x: { label: "rank among all draws, as a share" }, y: { label: "share, 1 is even" }, marks: [...marks, rule] };
