@@ -238,6 +238,9 @@ def test_nothing_overflows_on_a_phone_or_a_screen_in_both_themes(page, served, w
     until(lambda: page.locator(".numbers small", has_text="chance").count() == 2)
     page.get_by_role("button", name="Pause").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # In columns too narrow for a number and its chance in one line.
+    columns = "e => { e.style.gridTemplateColumns = 'repeat(3, 6rem)' }"
+    page.evaluate(f"document.querySelectorAll('dl.numbers').forEach({columns})")
     wide = "e => e.scrollWidth > e.clientWidth"
     assert page.evaluate(f"[...document.querySelectorAll('dd')].filter({wide}).map(e => e.innerText)") == []
     unnamed = page.evaluate(

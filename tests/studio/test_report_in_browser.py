@@ -145,6 +145,7 @@ def test_a_figure_is_zoomed_by_pointer_and_keys_and_has_its_numbers(open_report)
     view.keyboard.press("0")
     assert not whole.is_visible()
     figure.get_by_text("Numbers").click()
+    figure.locator("table").first.wait_for()  # the table is made after the click
     assert figure.locator("table").count() == 4
     assert re.search(r"chain 1, one in \d+ of 300", figure.locator("caption").first.inner_text())
 
