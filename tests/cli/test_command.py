@@ -856,7 +856,10 @@ def test_a_call_that_a_warm_up_refuses_leaves_the_command_as_it_was(tmp_path):
             (folder / "warm-up").rmdir()
         with pytest.raises(ValueError, match="refused"):
             refused_call(folder)
-        assert json.loads((folder / "command.json").read_text())["steps"] == (7 if has_warm_up else 9)
+        if has_warm_up:
+            assert json.loads((folder / "command.json").read_text())["steps"] == 7
+        else:  # of a run that could not begin
+            assert not (folder / "command.json").exists()
 
 
 def test_a_matrix_leaves_no_column_out_in_silence(tmp_path):

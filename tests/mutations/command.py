@@ -78,8 +78,8 @@ MUTATIONS = [
     ),
     Mutation(
         "cli/stored.py",
-        "if before is not None and is_first() and not has_run(folder):",
-        "if before is None and is_first() and not has_run(folder):",
+        "            if before is not None:\n                _write_options(folder, before)",
+        "            if before is None:\n                _write_options(folder, {})",
         "a call that a warm-up refuses overwrites the command of the run",
         ("command::a_call_that_a_warm_up_refuses_leaves_the_command_as_it_was",),
     ),

@@ -13,7 +13,7 @@ MUTATIONS = [
             "models/factorisation/hyperparameters.py",
             "(a - 1) * logs - _RATE * a + log_a",
             mistake,
-            "the step for the shape of the noise keeps another density",
+            f"the step for the shape of the noise keeps exp({mistake})",
             ("factorisation::shape_and_rate_have_their_exact_posterior",),
         )
         for mistake in (

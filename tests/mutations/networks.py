@@ -144,7 +144,7 @@ MUTATIONS = [
         ("network_model::the_exponent_is_that_which_labels_were_drawn_with",),
     ),
     Mutation(
-        "models/network/inputs.py",
+        "models/network/calibration.py",
         "return rows[rest], targets[rest], (rows[out], targets[out])",
         "return rows, targets, (rows[out], targets[out])",
         "the rows that calibrate are fitted too",

@@ -9,7 +9,6 @@ import typer
 from fokker.cli.console import show, show_error
 from fokker.cli.flags import translated
 from fokker.cli.lda_options import option
-from fokker.cli.lda_wording import repeat_problems
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,3 +134,12 @@ def _write_proportions(
     write_atomically(
         path, lambda file: file.write(gzip.compress(content) if path.suffix == ".gz" else content)
     )
+
+
+def repeat_problems(folder: Path) -> None:
+    """Repeat what the verdict of a run warned of, beside results that come from its topics."""
+    from fokker.models.topics.summary import RunSummary
+
+    summary = RunSummary.read(folder)
+    for problem in () if summary is None else summary.problems:
+        show_error(f"The run warned: {problem}", "red")

@@ -8,8 +8,8 @@ import typer
 from rich.table import Table
 
 from fokker.cli.console import console, show
+from fokker.cli.lda_infer import repeat_problems
 from fokker.cli.lda_options import option
-from fokker.cli.lda_wording import repeat_problems
 
 
 # Typer takes a `Literal` in its newer releases alone.

@@ -1,8 +1,5 @@
-"""What to change after a run of `fokker lda`, by the names of its options; and what its verdict warned of."""
+"""What to change after a run of `fokker lda`, by the names of its options."""
 
-from pathlib import Path
-
-from fokker.cli.console import show_error
 from fokker.models.topics.judgement import Wording
 
 COMMAND = Wording(
@@ -14,12 +11,3 @@ COMMAND = Wording(
     topics="--topics",
     seed_weight="--seed-weight",
 )
-
-
-def repeat_problems(folder: Path) -> None:
-    """Repeat what the verdict of a run warned of, beside results that come from its topics."""
-    from fokker.models.topics.summary import RunSummary
-
-    summary = RunSummary.read(folder)
-    for problem in () if summary is None else summary.problems:
-        show_error(f"The run warned: {problem}", "red")
