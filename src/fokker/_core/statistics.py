@@ -126,10 +126,11 @@ def inference_data(
 def autocorrelation(draws: Float[np.ndarray, "c n"], lags: Sequence[int]) -> Float[np.ndarray, "c l"]:
     """The autocorrelation of each chain at these lags; NaN where it is constant or not finite."""
     arviz = _arviz()
-    compute = arviz.autocorr
     if _is_new(arviz):
         from arviz_stats.base import array_stats
 
         compute = array_stats.autocorr
+    else:
+        compute = arviz.autocorr
     with _quiet(), np.errstate(all="ignore"):
         return np.asarray(compute(np.asarray(draws, float), axis=1))[:, list(lags)]
