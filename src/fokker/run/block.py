@@ -63,3 +63,8 @@ class Blocks(Protocol):
 def position_of(sampler: Sampler, state: PyTree[Array]) -> PyTree[Array]:
     """Theta as the user sees it: constrained where the target has constraints, in a dtype of NumPy."""
     return constrained(sampler.known_target, raised(sampler.position(state)))
+
+
+def room_for(draws: int) -> int:
+    """The least power of eight that is at least so many: each size is a program of its own."""
+    return int(8 ** -(-max(0, draws - 1).bit_length() // 3))

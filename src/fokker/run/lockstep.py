@@ -18,7 +18,7 @@ from fokker._core.state import dimension
 from fokker.batches import BatchScheme, WindowBatches
 from fokker.rows import Taken
 from fokker.run.ahead import ReadAhead, is_read, rows_of_chain
-from fokker.run.block import Block, Chains, Choose, Sound, position_of
+from fokker.run.block import Block, Chains, Choose, Sound, position_of, room_for
 from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
 from fokker.run.shares import Read
@@ -174,7 +174,7 @@ def _room(started: Started, is_cpu: bool) -> int:
         return _ROWS
     numbers = dimension(jax.eval_shape(jax.vmap(lambda state: position_of(sampler, state)), started.states))
     room = (_NUMBERS if is_cpu else _ACCELERATOR_NUMBERS) // max(1, numbers)
-    return min(_ROWS, max(1, room), 8 ** -(-max(0, steps.draws - 1).bit_length() // 3))
+    return min(_ROWS, max(1, room), room_for(steps.draws))
 
 
 # Compiled once for a sampler, whatever its step size, data and number of steps. The memory of the chains is

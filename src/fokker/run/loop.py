@@ -1,6 +1,7 @@
 """The loop over the blocks of a run: while one is computed, the previous one is fetched."""
 
 import contextlib
+import functools
 import math
 import signal
 import time
@@ -12,11 +13,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 from rich.console import Console
 
 from fokker._core.precision import in_this_precision
 from fokker.rows import RowsError
-from fokker.run.block import Block, Blocks, position_of
+from fokker.run.block import Block, Blocks, position_of, room_for
 from fokker.run.divided import unused_name, write_divided
 from fokker.run.folder import RunState
 from fokker.run.interruption import ENDING, Interruption
@@ -78,7 +80,7 @@ class Run:
             losses = dict(self.folder.checkpoint.losses)
             states, moments = self.folder.restored(states, moments, self.devices)
         self.chains = self.devices.carried(first_chains(self.sampler, states, moments, sorted(losses)))
-        self._is_cpu = next(iter(jax.tree.leaves(self.chains.states)[0].devices())).platform == "cpu"
+        self._is_cpu = _is_on_cpu(self.chains.states)
         self.pace = _Pace(self.plan.chunk)
         kind = Trajectories if self.sampler.has_trajectories else Lockstep
         self.blocks: Blocks = kind(started._replace(states=states), self._is_cpu, self._choose)
@@ -230,6 +232,7 @@ class Run:
         self.chains, block = self.blocks.send(first, decision.steps, self.chains)
         if block.piece.is_kept and not self._is_cpu and not self.devices.is_shared:
             # The draws go to the host as soon as they are there, while the block before is being stored.
+            block = block._replace(out=_first_draws(block, 1 - self.blocks.chain_axis))
             for recorded in jax.tree.leaves(block.out):
                 if isinstance(recorded, jax.Array):
                     recorded.copy_to_host_async()
@@ -259,6 +262,21 @@ class Run:
         if self.recording.problem is None:
             self.pace.took(sent.block.piece.steps, sent.sent_at, sent.seconds)
         return self.recording.add(sent.block, sent.checkpoint)
+
+
+def _is_on_cpu(states: PyTree[Array]) -> bool:
+    return next(iter(jax.tree.leaves(states)[0].devices())).platform == "cpu"
+
+
+def _first_draws(block: Block, axis: int) -> dict[str, Any]:
+    """What a block recorded, of about as many draws as it has: the rest of the memory is not sent."""
+    number = room_for(block.piece.draws)
+    return jax.tree.map(lambda x: x if x.shape[axis] <= number else _head(x, axis, number), block.out)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _head(x: Array, axis: int, number: int) -> Array:
+    return jax.lax.slice_in_dim(x, 0, number, axis=axis)
 
 
 def _pass_on(number: signal.Signals, trace: Trace) -> None:
