@@ -32,6 +32,20 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_modes.py",
+        "_BARRIER = 3.0",
+        "_BARRIER = 30.0",
+        "modes with a low barrier between them are one",
+        ("check::points_of_one_curved_valley_are_one_mode",),
+    ),
+    Mutation(
+        "checker/_modes.py",
+        "[descend(x, _INTO) for x in selected]",
+        "[x for x in selected]",
+        "draws that are higher than the barrier between two modes make one of them",
+        ("check::points_of_one_curved_valley_are_one_mode",),
+    ),
+    Mutation(
+        "checker/_modes.py",
         "is_low = of_added <= limits",
         "is_low = of_added <= np.inf",
         "a saddle connects the two modes beside it",
