@@ -19,9 +19,12 @@ from fokker.dynamics.problem import make_problem
 from fokker.fields import Elementwise
 from fokker.integrators import EulerMaruyama, ExactOU, IsokineticLeapfrog, Leapfrog, Proposal, exact_ou
 from own_samplers import (
+    Dropped,
+    DroppedWalk,
     Following,
     Forgetful,
     HalfTheNoise,
+    Ignored,
     NeedsABatch,
     Overconfident,
     Pushed,
@@ -239,7 +242,7 @@ def test_the_dynamics_that_a_sampler_follows_are_checked():
     assert any(text.startswith("steps: 16 steps of size") for text in report.checks)
     assert any("small steps without minibatches were compared" in note for note in report.notes)
     assert re.search(r"Steps with \d+% to 1\d\d% of the noise, or 90% to 110% of the drift", report.power)
-    assert of_normal(Following(0.4, None, 2.0)).verdict == "wrong"
+    assert of_normal(Following(0.4, friction=2.0)).verdict == "wrong"
 
 
 @pytest.mark.parametrize("sampler", [HalfTheNoise, SharedNoise, Forgetful])
@@ -248,6 +251,30 @@ def test_steps_that_do_not_follow_what_the_sampler_names_are_undecided(sampler):
     assert report.verdict == "undecided"
     assert "not those of the dynamics that the sampler says it follows" in report.reasons[0]
     assert not report.checks
+
+
+@pytest.mark.parametrize("sampler", [Dropped, Ignored, DroppedWalk])
+def test_a_sampler_that_drops_the_temperature_is_undecided_at_any(sampler):
+    report = of_normal(sampler(0.4), 256 if sampler is DroppedWalk else 32)
+    assert report.verdict == "undecided"
+    assert f"{sampler.__name__} drops the temperature: sampler.on(target, 2)" in report.reasons[0]
+
+
+def test_the_verdict_names_the_temperature_that_was_looked_at():
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    quick = {"state": TWO, "number_of_points": 32, "explain": False}
+    of_dynamics, of_steps = (
+        fk.check(sampler.on(normal, 1.5), **quick) for sampler in (Following(0.4), S.mala(0.4))
+    )
+    assert str(of_dynamics).startswith(
+        "RIGHT around the mode found: exp(-H) is stationary under these dynamics at"
+    )
+    for report in (of_dynamics, of_steps):
+        assert " at temperature 1.5" in str(report).splitlines()[0]
+        assert report.to_json()["temperature"] == 1.5
+    assert "at temperature" not in str(
+        fk.check(fk.dynamics.langevin(lambda x: x**2 / 2), number_of_points=32)
+    )
 
 
 @pytest.mark.parametrize("sampler", [Following, Turning, Pushed])
@@ -284,10 +311,13 @@ def test_lazy_is_checked_by_the_dynamics_of_its_recipe():
     assert report.dimension == 2 * ravel(EVERY["lazy"].setting.theta).size  # with momenta
 
 
-def test_theta_is_guessed_and_said_to_be():
-    report = fk.check(S.rwm(0.1).on(TARGET), number_of_points=16)
-    assert report.ok
-    assert any("single number" in note for note in report.notes)
+@pytest.mark.parametrize("sampler", [S.rwm(0.1), S.psgld(0.1), S.mclmc(0.1, 1.4)], ids=lambda s: s.name)
+def test_theta_is_guessed_and_said_to_be(sampler):
+    report = fk.check(sampler.on(TARGET), number_of_points=16, explain=False)
+    assert report.verdict != "wrong"
+    assert any(re.search("no shapes were given: .*(single|two) number", note) for note in report.notes)
+    # Letters after an apostrophe are no symbols.
+    assert "s is the distance" not in str(report)
 
 
 class Still(RandomWalk):

@@ -17,6 +17,13 @@ MUTATIONS = [
         ("check_samplers::steps_that_do_not_follow_what_the_sampler_names_are_undecided",),
     ),
     Mutation(
+        "checker/_samplers.py",
+        "    return math.isclose(*rises, rel_tol=1e-9)",
+        "    return False",
+        "a sampler that uses the temperature nowhere is called right",
+        ("check_samplers::a_sampler_that_drops_the_temperature_is_undecided_at_any",),
+    ),
+    Mutation(
         "checker/_steps.py",
         "range(1, grouped.shape[2] // 2 + 1)",
         "range(1, 1)",
