@@ -85,13 +85,14 @@ class OfDraws(Sampler):
 
 
 class Unadjusted(Sampler):
-    """θ' = θ - h∇U + √(2h) w, which says nothing about itself."""
+    """θ' = θ - h∇U + √(2hT) w, which says nothing about itself."""
 
     step_size: Any
     target: Any = None
+    temperature: Any = 1.0
 
     def on(self, target, temperature=1.0, gradient=None):
-        return dataclasses.replace(self, target=target)
+        return dataclasses.replace(self, target=target, temperature=temperature)
 
     def init(self, position, *, key=None):
         return SamplerState({"theta": position}, no_steps())
@@ -106,9 +107,10 @@ class Unadjusted(Sampler):
         return SamplerState({"theta": x}, state.step + 1), Info(jnp.all(jnp.isfinite(x)))
 
     def moved(self, draws, x):
-        return (
-            x - self.step_size * jax.grad(self.target.potential)(x) + jnp.sqrt(2 * self.step_size) * draws[0]
-        )
+        return self.stepped(x, jnp.sqrt(2 * self.step_size * self.temperature) * draws[0])
+
+    def stepped(self, x, noise):
+        return x - self.step_size * jax.grad(self.target.potential)(x) + noise
 
 
 class Overconfident(Unadjusted):
@@ -125,7 +127,7 @@ class RandomWalk(Unadjusted):
     def moved(self, draws, x):
         normal, uniform = draws
         proposal = x + self.step_size * normal
-        log_ratio = self.target.potential(x) - self.target.potential(proposal)
+        log_ratio = (self.target.potential(x) - self.target.potential(proposal)) / self.temperature
         return jnp.where(jnp.log(uniform) < log_ratio, proposal, x)
 
 
@@ -135,7 +137,7 @@ class Halved(RandomWalk):
     def moved(self, draws, x):
         normal, uniform = draws
         proposal = x + self.step_size * normal
-        log_ratio = (self.target.potential(x) - self.target.potential(proposal)) / 2
+        log_ratio = (self.target.potential(x) - self.target.potential(proposal)) / (2 * self.temperature)
         return jnp.where(jnp.log(uniform) < log_ratio, proposal, x)
 
 
@@ -145,16 +147,17 @@ class Following(Unadjusted):
     friction: Any = 1.0
 
     def follows(self, state=None):
-        U = self.target.potential
+        U, T = self.target.potential, self.temperature
         drift = lambda theta: -self.friction * jax.grad(U)(theta)  # noqa: E731
-        return Followed(fk.SDE(drift, {("theta", "theta"): 1.0}, fk.Hamiltonian(U)), {"theta": state})
+        energy = fk.Hamiltonian(lambda theta: U(theta) / T)
+        return Followed(fk.SDE(drift, {("theta", "theta"): T}, energy), {"theta": state})
 
 
 class HalfTheNoise(Following):
     """Takes √h for √(2h)."""
 
     def moved(self, draws, x):
-        return x - self.step_size * jax.grad(self.target.potential)(x) + jnp.sqrt(self.step_size) * draws[0]
+        return self.stepped(x, jnp.sqrt(self.step_size * self.temperature) * draws[0])
 
 
 class Turning(Following):
@@ -182,15 +185,29 @@ class SharedNoise(Following):
 class Forgetful(Following):
     """Follows dynamics at a temperature that its steps forget; at 1 they are right."""
 
-    temperature: Any = 1.0
+    def moved(self, draws, x):
+        return self.stepped(x, jnp.sqrt(2 * self.step_size) * draws[0])
+
+
+class Dropped(Following):
+    """Does not keep the temperature that it is given."""
 
     def on(self, target, temperature=1.0, gradient=None):
-        return dataclasses.replace(self, target=target, temperature=temperature)
+        return dataclasses.replace(self, target=target)
+
+
+class Ignored(Forgetful):
+    """Keeps the temperature, and uses it neither in its steps nor in the dynamics that it names."""
 
     def follows(self, state=None):
-        return Followed(
-            fk.dynamics.langevin(self.target.potential, temperature=self.temperature), {"theta": state}
-        )
+        return Following(self.step_size, self.target).follows(state)
+
+
+class DroppedWalk(RandomWalk):
+    """An exact one that does not keep the temperature."""
+
+    def on(self, target, temperature=1.0, gradient=None):
+        return dataclasses.replace(self, target=target)
 
 
 class NeedsABatch(Following):

@@ -477,9 +477,9 @@ def table(**columns):
 
 ROWS = np.eye(4, dtype=np.float32)
 ESTIMATORS = {
-    "topics": lambda seed: fk.models.LDA(2, random_state=seed).fit(np.ones((4, 4), int)),
-    "networks": lambda seed: fk.models.Network((2,), random_state=seed).fit(ROWS, [0, 1, 0, 1]),
-    "ratings": lambda seed: fk.models.Factorisation(2, random_state=seed).fit([1, 2], [1, 2], [3, 4]),
+    "LDA": lambda seed: fk.models.LDA(2, random_state=seed).fit(np.ones((4, 4), int)),
+    "Network": lambda seed: fk.models.Network((2,), random_state=seed).fit(ROWS, [0, 1, 0, 1]),
+    "Factorisation": lambda seed: fk.models.Factorisation(2, random_state=seed).fit([1, 2], [1, 2], [3, 4]),
 }
 SEED = r"seed must be a whole number of 32 bits, from 0 to 4294967295"
 BAD_RUNS = {

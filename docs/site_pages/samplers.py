@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,41 +41,56 @@ _POSTERIOR = fk.Posterior(
 )
 _METRIC = (Elementwise(lambda theta: 1 + theta**2), Elementwise(lambda theta: jnp.sqrt(1 + theta**2)))
 _ONE, _TWO = jnp.zeros(()), jnp.zeros(2)
-Example = tuple[Callable[[], Any], Any]
 
-# How a sampler is made and placed on a target for its page, and the state that the checker starts from.
-EXAMPLES: dict[str, Example] = {
-    "sgld": (lambda: S.sgld(0.1).on(TARGET), _TWO),
-    "sgfs": (lambda: S.sgfs(0.1, 2.0).on(_POSTERIOR), _TWO),
-    "sgrld": (lambda: S.sgrld(0.1, _METRIC[0]).on(TARGET), _TWO),
-    "psgld": (lambda: S.psgld(0.1).on(TARGET), _TWO),
-    "ula": (lambda: S.ula(0.1).on(TARGET), _TWO),
-    "mala": (lambda: S.mala(0.1).on(TARGET), _TWO),
-    "rwm": (lambda: S.rwm(0.5).on(TARGET), _TWO),
-    "sghmc": (lambda: S.sghmc(0.1).on(TARGET), _TWO),
-    "naive_sghmc": (lambda: S.naive_sghmc(0.1).on(TARGET), _ONE),
-    "ulmc": (lambda: S.ulmc(0.1).on(TARGET), _TWO),
-    "maula": (lambda: S.maula(0.1).on(TARGET), _TWO),
-    "sgnht": (lambda: S.sgnht(0.1).on(TARGET), _TWO),
-    "sgnht_by_ding": (lambda: S.sgnht_by_ding(0.01, 0.1).on(TARGET), _TWO),
-    "gsgrhmc": (lambda: S.gsgrhmc(0.1, *_METRIC).on(TARGET), _ONE),
-    "sgrhmc": (lambda: S.sgrhmc(0.1, *_METRIC).on(TARGET), _ONE),
-    "naive_sgrhmc": (lambda: S.naive_sgrhmc(0.1, *_METRIC).on(TARGET), _ONE),
-    "hmc": (lambda: S.hmc(0.3, 4).on(TARGET), _TWO),
-    "ghmc": (lambda: S.ghmc(0.1).on(TARGET), _TWO),
-    "nuts": (lambda: S.nuts(0.3, max_depth=3).on(TARGET), _TWO),
-    "naive_nuts": (lambda: S.naive_nuts(0.5, max_depth=2).on(TARGET), _TWO),
-    "rhmc": (lambda: S.rhmc(0.1, lambda theta: 1 + theta**2, 2).on(TARGET), _TWO),
-    "mclmc": (lambda: S.mclmc(0.1, 1.4).on(TARGET), _TWO),
-    "mchmc": (lambda: S.mchmc(0.1, 1.4).on(TARGET), _TWO),
-    "gibbs": (
+
+class Example(NamedTuple):
+    """A sampler as its page and `tests/checker/test_check_samplers.py` check it: how it is made, the state that the checker
+    starts from, the verdict, and its target; None for a sampler that has its own.
+    """
+
+    make: Callable[[], Any]
+    state: Any = _TWO
+    verdict: str = "right"
+    target: Any = TARGET
+
+    def placed(self, temperature: float = 1.0) -> Any:
+        """The sampler on its target."""
+        return self.make() if self.target is None else self.make().on(self.target, temperature)
+
+
+EXAMPLES = {
+    "sgld": Example(lambda: S.sgld(0.1)),
+    "sgfs": Example(lambda: S.sgfs(0.1, 2.0), target=_POSTERIOR),
+    "sgrld": Example(lambda: S.sgrld(0.1, _METRIC[0])),
+    "psgld": Example(lambda: S.psgld(0.1), verdict="undecided"),
+    "ula": Example(lambda: S.ula(0.1)),
+    "mala": Example(lambda: S.mala(0.1)),
+    "rwm": Example(lambda: S.rwm(0.5)),
+    "sghmc": Example(lambda: S.sghmc(0.1)),
+    "naive_sghmc": Example(lambda: S.naive_sghmc(0.1), _ONE, "undecided"),
+    "ulmc": Example(lambda: S.ulmc(0.1)),
+    "maula": Example(lambda: S.maula(0.1)),
+    "sgnht": Example(lambda: S.sgnht(0.1)),
+    "sgnht_by_ding": Example(lambda: S.sgnht_by_ding(0.01, 0.1)),
+    "gsgrhmc": Example(lambda: S.gsgrhmc(0.1, *_METRIC), _ONE),
+    "sgrhmc": Example(lambda: S.sgrhmc(0.1, *_METRIC), _ONE),
+    "naive_sgrhmc": Example(lambda: S.naive_sgrhmc(0.1, *_METRIC), _ONE, "wrong"),
+    "hmc": Example(lambda: S.hmc(0.3, 4)),
+    "ghmc": Example(lambda: S.ghmc(0.1)),
+    "nuts": Example(lambda: S.nuts(0.3, max_depth=3)),
+    "naive_nuts": Example(lambda: S.naive_nuts(0.5, max_depth=2)),
+    "rhmc": Example(lambda: S.rhmc(0.1, lambda theta: 1 + theta**2, 2)),
+    "mclmc": Example(lambda: S.mclmc(0.1, 1.4)),
+    "mchmc": Example(lambda: S.mchmc(0.1, 1.4)),
+    "gibbs": Example(
         lambda: S.gibbs({"a": lambda key, theta: jax.random.normal(key, theta["a"].shape)}).on(_BLOCKS),
         {"a": _TWO},
+        target=None,
     ),
-    "gibbs_normal": (lambda: S.gibbs_normal(np.zeros(2), _COVARIANCE).on(_NORMAL), _TWO),
-    "slice_sampler": (lambda: S.slice_sampler().on(TARGET), _TWO),
-    "replica_exchange": (lambda: S.replica_exchange(S.sgld(0.1), (1.0, 2.0)).on(TARGET), _TWO),
-    "recipe": (lambda: S.recipe(fk.dynamics.langevin(_potential), 0.1), {"theta": _TWO}),
+    "gibbs_normal": Example(lambda: S.gibbs_normal(np.zeros(2), _COVARIANCE), target=_NORMAL),
+    "slice_sampler": Example(lambda: S.slice_sampler()),
+    "replica_exchange": Example(lambda: S.replica_exchange(S.sgld(0.1), (1.0, 2.0))),
+    "recipe": Example(lambda: S.recipe(fk.dynamics.langevin(_potential), 0.1), {"theta": _TWO}, target=None),
 }
 
 
@@ -126,9 +141,8 @@ def verdicts() -> dict[str, dict[str, str]]:
     with _quickly_compiled():
         for name in names():
             print(f"checking {name} …", file=sys.stderr, flush=True)
-            make, state = EXAMPLES[name]
-            sampler = make()
-            report = fk.check(sampler, state=state, number_of_points=256)
+            sampler = EXAMPLES[name].placed()
+            report = fk.check(sampler, state=EXAMPLES[name].state, number_of_points=256)
             found[name] = {"verdict": report.verdict, "report": str(report), "made_of": str(sampler)}
     _STORE.parent.mkdir(parents=True, exist_ok=True)
     _STORE.write_text(json.dumps({"digest": digest, "verdicts": found}), encoding="utf-8")
@@ -146,7 +160,7 @@ def page(name: str, facts: Facts, verdict: dict[str, str]) -> str:
         "Γ": facts.gamma,
         "bias by the step size": facts.bias,
         "gradients per step": facts.gradients,
-        "minibatches": "yes" if getattr(EXAMPLES[name][0](), "takes_batches", False) else "no",
+        "minibatches": "yes" if EXAMPLES[name].make().takes_batches else "no",
         "verdict of `fk.check`": verdict["verdict"],
     }
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
@@ -177,7 +191,7 @@ Printed by `fk.check` when this site was built, on a target in {"one dimension" 
 
 
 def _is_scalar(name: str) -> bool:
-    state = EXAMPLES[name][1]
+    state = EXAMPLES[name].state
     return not isinstance(state, dict) and jnp.ndim(state) == 0
 
 

@@ -473,8 +473,18 @@ def _two_in_a_valley(theta):
     return 4 * (theta[0] ** 2 - 1) ** 2 + (theta[1] - 5 * theta[0] ** 2) ** 2 / 0.02
 
 
+def _two_normals(theta):
+    """8 apart: between them H is 8 above its minima, and draws in ten dimensions are often higher."""
+    return -jnp.logaddexp(-jnp.sum((theta - _apart(theta)) ** 2), -jnp.sum((theta + _apart(theta)) ** 2)) / 2
+
+
+def _apart(theta):
+    return 4.0 * (np.arange(theta.shape[-1]) == 0)
+
+
 @pytest.mark.parametrize(
-    ("energy", "dimension", "modes"), [(_banana, 2, 1), (_shell, 5, 1), (_two_in_a_valley, 2, 2)]
+    ("energy", "dimension", "modes"),
+    [(_banana, 2, 1), (_shell, 5, 1), (_two_in_a_valley, 2, 2), (_two_normals, 5, 2), (_two_normals, 10, 2)],
 )
 def test_points_of_one_curved_valley_are_one_mode(energy, dimension, modes):
     """Straight segments between them leave the valley; two wells along one remain two modes."""
@@ -483,6 +493,7 @@ def test_points_of_one_curved_valley_are_one_mode(energy, dimension, modes):
         _banana: np.array([(x, 5 * x**2) for x in (-3.2, 0, 0.1, 2.4, 6)]),
         _shell: 10 * places / np.linalg.norm(places, axis=1, keepdims=True),
         _two_in_a_valley: np.array([(x, 5 * x**2) for x in (-1.1, -0.9, 0.9, 1.1)]),
+        _two_normals: np.concatenate([places - _apart(places), places + _apart(places)]),
     }[energy]
     problem = make_problem(fk.dynamics.langevin(energy), state={"theta": jnp.ones(dimension)})
     assert len(find_modes(Evaluator(problem), points)) == modes

@@ -1,6 +1,7 @@
 """The command line: what it prints, what it writes, how it exits."""
 
 import json
+import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from fokker import cli
 from fokker.cli import check
 from fokker.cli.flags import CommandError, Flag, flags_of, in_flags, translated, with_flags
 from fokker.cli.sample import sample
+from fokker.rows.table import ColumnError
 
 SAMPLERS = """
 import jax, jax.numpy as jnp
@@ -52,6 +54,24 @@ def fokker(monkeypatch, capsys):
         return stop.value.code or 0, printed.out, printed.err
 
     return run
+
+
+def _raise(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ColumnError("the data have no column 'z'."), r"fokker: (at .*: )?the data have no column 'z'\."),
+        (KeyError("z"), r"fokker: KeyError( at .*)?: 'z'"),
+    ],
+)
+def test_the_class_of_an_error_is_shown_where_it_is_not_of_fokker(fokker, monkeypatch, error, shown):
+    monkeypatch.setattr(cli, "app", lambda: _raise(error))
+    code, _, err = fokker("sample")
+    assert code == 2
+    assert re.fullmatch(shown, err.strip())
 
 
 def test_check_exits_by_verdict(fokker, samplers):

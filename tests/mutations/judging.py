@@ -17,6 +17,13 @@ MUTATIONS = [
         ("check_samplers::steps_that_do_not_follow_what_the_sampler_names_are_undecided",),
     ),
     Mutation(
+        "checker/_samplers.py",
+        "    return math.isclose(*rises, rel_tol=1e-9)",
+        "    return False",
+        "a sampler that uses the temperature nowhere is called right",
+        ("check_samplers::a_sampler_that_drops_the_temperature_is_undecided_at_any",),
+    ),
+    Mutation(
         "checker/_steps.py",
         "range(1, grouped.shape[2] // 2 + 1)",
         "range(1, 1)",
@@ -28,6 +35,20 @@ MUTATIONS = [
         "[label[lowest], len(selected) + np.arange(len(middles))]",
         "[len(selected) + np.arange(len(added))]",
         "points of one curved valley are listed as modes of their own",
+        ("check::points_of_one_curved_valley_are_one_mode",),
+    ),
+    Mutation(
+        "checker/_modes.py",
+        "_BARRIER = 3.0",
+        "_BARRIER = 30.0",
+        "modes with a low barrier between them are one",
+        ("check::points_of_one_curved_valley_are_one_mode",),
+    ),
+    Mutation(
+        "checker/_modes.py",
+        "[descend(x, _INTO) for x in selected]",
+        "[x for x in selected]",
+        "draws that are higher than the barrier between two modes make one of them",
         ("check::points_of_one_curved_valley_are_one_mode",),
     ),
     Mutation(
@@ -279,8 +300,8 @@ MUTATIONS = [
     ),
     Mutation(
         "samplers/psgld.py",
-        'return Followed(self._without_memory, {"theta": theta}, doubt=doubt)',
-        'return Followed(self._without_memory, {"theta": theta})',
+        'return Followed(self._without_memory, whole, doubt=doubt)',
+        'return Followed(self._without_memory, whole)',
         "psgld passes by dynamics that lack its memory",
         ("check_samplers::every_sampler_is_checked",),
     ),

@@ -21,6 +21,13 @@ MUTATIONS = [
     ),
     Mutation(
         "_core/lock.py",
+        "fields.split()[19]",
+        "fields.split()[18]",
+        "the start of a process is a number that is the same for all",
+        ("run_view::the_start_of_a_process_is_the_time_at_which_it_started",),
+    ),
+    Mutation(
+        "_core/lock.py",
         "_started(self.process) == self.started",
         "bool(_started(self.process))",
         "another process of the same number is taken for the run",

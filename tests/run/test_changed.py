@@ -121,6 +121,19 @@ def test_programs_of_what_did_not_change_stay(monkeypatch):
     assert not cleared
 
 
+def test_programs_of_single_chains_are_made_again_for_another_density(monkeypatch, scale):
+    """Else threads would compile the new one at once, each for itself, or go on without a kernel."""
+    cleared = []
+    monkeypatch.setattr(changed.jax, "clear_caches", lambda: cleared.append("all"))
+    monkeypatch.setattr(changed.trajectories, "forget_programs", lambda: cleared.append("single"))
+    keys = jax.random.split(jax.random.key(0), (1, 3))
+    for value in (1.0, 1.0, 0.5):
+        assert not cleared
+        scale(value)
+        changed.forget_changed(fk.Density(log_density), fk.samplers.nuts(), jnp.zeros(2), keys)
+    assert cleared == ["all", "single"]
+
+
 def test_what_is_known_of_functions_is_bounded(monkeypatch):
     """Functions made for one run each would otherwise all be kept alive."""
     monkeypatch.setattr(changed, "_MOST_KNOWN", 3)

@@ -7,13 +7,14 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from test_guard import COMBINATIONS, HOSTS, ORIGINS, PORT, TOKEN, TOKENS, ask
 from test_server import get_of
 
-from fokker._core.lock import LOCK, OWNER, Holder, holder_of, is_held, locked
+from fokker._core.lock import LOCK, OWNER, Holder, _started, holder_of, is_held, locked
 from fokker.models.topics.live import PROGRESS, read_progress
 from fokker.run.stored import StoredTrace
 from fokker.run.trace import Trace
@@ -118,6 +119,22 @@ def test_the_process_that_holds_a_folder_is_known_by_its_start(folder, held):
     with locked(folder):
         assert holder_of(folder) == Holder.here()
     assert holder_of(folder) is None
+
+
+@pytest.mark.skipif(not Path("/proc/uptime").exists(), reason="Linux counts so")
+def test_the_start_of_a_process_is_the_time_at_which_it_started():
+    """In ticks since the machine was started: those between two looks at the clock."""
+
+    def now():
+        return float(Path("/proc/uptime").read_text().split()[0]) * os.sysconf("SC_CLK_TCK")
+
+    before = now()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        after, started = now(), _started(process.pid)
+        process.kill()
+    boot, _, ticks = started.rpartition(":")
+    assert boot == _started(os.getpid()).rpartition(":")[0] != ""
+    assert before - 2 <= int(ticks) <= after + 2
 
 
 def test_the_end_of_a_run_is_shown_at_once(folder, held, monkeypatch):

@@ -21,15 +21,18 @@ _ALONG, _INTO, _HIGHER = 500, 50, 0.1
 def find_modes(evaluate: Evaluator, points: np.ndarray) -> np.ndarray:
     """The point of least energy of each mode, the deepest first.
 
-    Points belong to the same mode if a chain of segments connects them on which H does not exceed its values
-    at the ends by `_BARRIER`. Segments between two parts of a curved valley leave it: their middles descend
-    into it and connect the parts, as does the minimum at which both end.
+    Points descend first: in many dimensions draws are higher than the barriers between modes. Then they
+    belong to the same mode if a chain of segments connects them on which H does not exceed its values at the
+    ends by `_BARRIER`. Segments between two parts of a curved valley leave it: their middles descend into it
+    and connect the parts, as does the minimum at which both end.
     """
     selected = points[np.linspace(0, len(points) - 1, min(len(points), _POINTS)).astype(int)]
-    energies = evaluate.energy(selected)
-    selected, energies = selected[np.isfinite(energies)], energies[np.isfinite(energies)]
-    label = _connected(evaluate, selected, energies, np.arange(len(selected)))
+    selected = selected[np.isfinite(evaluate.energy(selected))]
     descend = _descent(evaluate)
+    ends = np.array([descend(x, _INTO) for x in selected]).reshape(selected.shape)
+    selected = np.where(np.isfinite(evaluate.energy(ends))[:, None], ends, selected)
+    energies = evaluate.energy(selected)
+    label = _connected(evaluate, selected, energies, np.arange(len(selected)))
     for _ in range(_ROUNDS):
         lowest = _lowest(label, energies)
         if len(lowest) < 2:

@@ -40,7 +40,8 @@ class Report:
     is largest. `correction`: what to add to the drift there. `power`: which errors could have been missed.
     `modes`: a point of each mode that was tested, the deepest first. `checks`: the results for a sampler's
     correction. `notes`: how the tests were done. `missed`: the largest change of an average of functions
-    between -1 and 1 that would not have been seen, where a sampler is checked by averages.
+    between -1 and 1 that would not have been seen, where a sampler is checked by averages. `temperature`:
+    that of a sampler on a target, at which it was checked.
     """
 
     ok: bool
@@ -63,6 +64,7 @@ class Report:
     checks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missed: float = 0.0
+    temperature: float | None = None
 
     def __bool__(self) -> bool:
         return self.ok
@@ -100,23 +102,25 @@ class Report:
     def _symbols(self, text: str) -> str:
         """What the symbols in a text mean; names of the user's own variables need no explanation."""
         own = {name for state in (self.worst_point, *self.modes) if isinstance(state, dict) for name in state}
-        used = set(re.findall(r"(?<![^\W\d])[A-Za-zΓ](?=\W|$)", text)) - own
+        used = set(re.findall(r"(?<![^\W\d])(?<!'|’)[A-Za-zΓ](?=\W|$)", text)) - own
         return "; ".join(f"{name} is {meaning}" for name, meaning in _SYMBOLS.items() if name in used)
 
     def _headline(self) -> str:
-        if self.ok and self.structure is None and self.missed > _WEAK:
-            return (
-                "RIGHT as far as averages show: the target is stationary under the steps of this sampler, up "
-                f"to errors of {self.missed:.0%}, which would not have been seen."
-            )
+        warmth = "" if self.temperature is None else f" at temperature {self.temperature:g}"
         if self.ok and self.structure is None:
-            return "RIGHT: the target is stationary under the steps of this sampler, as far as was checked."
+            steps = f"the target is stationary under the steps of this sampler{warmth}"
+            if self.missed > _WEAK:
+                return (
+                    f"RIGHT as far as averages show: {steps}, up to errors of {self.missed:.0%}, which would "
+                    "not have been seen."
+                )
+            return f"RIGHT: {steps}, as far as was checked."
         if self.ok:
             number = len(self.modes)
             where = {0: "at the points given", 1: "around the mode found"}
             return (
                 f"RIGHT {where.get(number, f'around the {number} modes found')}: exp(-H) is stationary under "
-                "these dynamics."
+                f"these dynamics{warmth}."
             )
         if self.verdict == "undecided":
             return "UNDECIDED: the tests could not establish that this sampler is correct."
@@ -127,6 +131,7 @@ class Report:
         return {
             "ok": self.ok,
             "verdict": self.verdict,
+            "temperature": self.temperature,
             "residual": _finite(self.residual),
             "tolerance": self.tolerance,
             "scale": _finite(self.scale),

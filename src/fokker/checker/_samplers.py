@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fokker.checker._corrections import check_correction
@@ -48,8 +49,55 @@ _NO_NOISE = (
 )
 
 
+_ONE_TEMPERATURE = (
+    "{name} drops the temperature: sampler.on(target, {asked:g}) is a sampler at temperature {own:g}, at "
+    "which no error was found. Keep it in a field `temperature`, and use it in the steps and in follows; or "
+    "raise a ValueError for any that it cannot have"
+)
+
+
 def check_sampler(sampler: Sampler, state: Any, options: Options) -> Report:
-    """The report on a sampler: of its dynamics where it follows some, of its correction where it has one."""
+    """The report on a sampler, at its temperature and on whether it would keep another."""
+    report = _at_its_temperature(sampler, state, options)
+    if not sampler.wants_target:
+        return report
+    own = float(sampler.own_temperature)
+    report = dataclasses.replace(report, temperature=own)
+    if not report.ok or not _drops_temperature(sampler, first_state(state)[0]):
+        return report
+    reason = _ONE_TEMPERATURE.format(name=sampler.name, asked=2 * own, own=own)
+    return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[reason])
+
+
+def _at_twice_the_temperature(sampler: Sampler) -> Sampler | None:
+    """The sampler there; None where it says that it has one temperature only."""
+    try:
+        return sampler.on(sampler.own_target, 2 * sampler.own_temperature)
+    except ValueError:
+        return None
+
+
+def _drops_temperature(sampler: Sampler, state: Any) -> bool:
+    """Whether at twice the temperature it is the same sampler, or follows dynamics with the same H/T."""
+    warm = _at_twice_the_temperature(sampler)
+    if warm is None:
+        return False
+    if float(warm.own_temperature) == float(sampler.own_temperature):
+        return True
+    rises = []
+    for followed in (sampler.follows(state), warm.follows(state)):
+        if followed is None:
+            return False
+        with jax.enable_x64(True):
+            problem = make_problem(followed.dynamics, state=followed.state)
+            x = problem.start
+            rise = problem.hamiltonian(x + 1 + jnp.arange(x.size) / 7) - problem.hamiltonian(x)
+        rises.append(float(rise))
+    return math.isclose(*rises, rel_tol=1e-9)
+
+
+def _at_its_temperature(sampler: Sampler, state: Any, options: Options) -> Report:
+    """The report on its dynamics where it follows some, and on its correction where it has one."""
     _, states = first_state(state)
     followed = [sampler.follows(one) for one in states or [None]]
     is_corrected = sampler.is_exact or any(claim is not None for claim in sampler.claims)
@@ -84,12 +132,9 @@ def _warmer(sampler: Sampler, state: Any, problem: Problem) -> tuple[Sampler, Pr
     """The sampler at twice the temperature, with its dynamics: at 1 a forgotten temperature does not show."""
     if not sampler.wants_target:
         return sampler, problem
-    try:
-        warm = sampler.on(sampler.own_target, 2 * sampler.own_temperature)
-    except ValueError:  # it has one temperature only
-        return sampler, problem
-    followed = warm.follows(state)
-    if followed is None:
+    warm = _at_twice_the_temperature(sampler)
+    followed = None if warm is None else warm.follows(state)
+    if warm is None or followed is None:
         return sampler, problem
     return warm, make_problem(followed.dynamics, state=followed.state)
 

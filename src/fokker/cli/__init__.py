@@ -49,8 +49,11 @@ def main() -> None:
     except Exception as error:
         # An exception from the user's functions, which run long after their file was imported.
         frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_user_file(f.filename)]
-        where = f" at {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
-        show_error(f"fokker: {type(error).__name__}{where}: {error}", "red")
+        where = f"at {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+        # An error of Fokker's own says what is wrong: its class adds nothing for a user.
+        kind = "" if type(error).__module__.startswith("fokker.") else type(error).__name__
+        place = f"{kind} {where}".strip()
+        show_error(f"fokker: {place}: {error}" if place else f"fokker: {error}", "red")
         raise SystemExit(2) from None
 
 

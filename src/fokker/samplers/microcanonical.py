@@ -135,7 +135,9 @@ class Microcanonical(Composed):
         length = (math.sqrt(size) if isinstance(self.L, str) else self.L) if self.partial else None
         dynamics = isokinetic(self.placed.hamiltonian.potential, self.scale, length)  # type: ignore[attr-defined]
         whole = {"theta": theta, "u": jnp.ones(size) / math.sqrt(size)}
-        return Followed(dynamics, whole, spheres=("u",), is_refreshed=not self.partial)
+        guessed = "no shapes were given: theta was taken for two numbers. Give its shape by state=…"
+        notes = (guessed,) if state is None else ()
+        return Followed(dynamics, whole, spheres=("u",), is_refreshed=not self.partial, notes=notes)
 
     @property
     def claims(self) -> Claims:

@@ -71,13 +71,13 @@ class PreconditionedSGLD(Sampler):
 
     def follows(self, state: PyTree[Any] | None = None) -> Followed:
         """Those of an average that has caught up, in which the chain's own memory is missing."""
-        theta = jnp.zeros(()) if state is None else theta_of(state)
+        whole = None if state is None else {"theta": theta_of(state)}
         doubt = (
             "the preconditioner was taken to be that of the gradient where the chain is, V = ∇U². That of "
             "the sampler is an average over earlier steps, and its bias is not in these dynamics: compare "
             "the variances of a run with those of an exact sampler"
         )
-        return Followed(self._without_memory, {"theta": theta}, doubt=doubt)
+        return Followed(self._without_memory, whole, doubt=doubt)
 
     @property
     def _without_memory(self) -> Dynamics:

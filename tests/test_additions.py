@@ -1,0 +1,87 @@
+"""Who adds a sampler, an estimator or a command is told every place that lacks it, and by CONTRIBUTING.md."""
+
+import inspect
+import json
+import re
+
+import pytest
+import typer
+
+import digests
+import fokker as fk
+from documents import PAGES, ROOT
+from fokker.cli import app
+from registry import EVERY
+from site_names import facts, samplers
+from test_bad_input import ESTIMATORS
+
+_DOCUMENTS = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
+def _without_settings(names):
+    """Runs and entries are called by a name, and after a comma by what is not usual."""
+    return {name.partition(",")[0] for name in names}
+
+
+def _in_tables(page):
+    """The names in the first cells of the tables of a page."""
+    cells = re.findall(r"^\| (`.*?) \|", (ROOT / page).read_text(encoding="utf-8"), re.M)
+    return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+
+
+def _cited():
+    papers = (ROOT / "src/fokker/samplers/references.bib").read_text(encoding="utf-8")
+    return {name for line in re.findall(r"keywords = \{(.*)\}", papers) for name in line.split(", ")}
+
+
+STORED = set(json.loads(digests.STORED.read_text())["runs"])
+# The section of CONTRIBUTING.md: all names, and those that each place has.
+ADDITIONS = {
+    "sampler": (
+        {name for name in fk.samplers.__all__ if inspect.isfunction(getattr(fk.samplers, name))},
+        {
+            "tests/registry.py": _without_settings(EVERY),
+            "samplers/references.bib": _cited(),
+            "docs/sampling.md": _in_tables("docs/sampling.md"),
+            "docs/site_pages/facts.py": set(facts.FACTS),
+            "docs/site_pages/samplers.py": set(samplers.EXAMPLES),
+            "tests/digests.py --write --only": _without_settings(STORED),
+        },
+    ),
+    "estimator": (
+        set(fk.models.__all__),
+        {
+            "tests/digests.py": _without_settings(digests.RUNS),
+            "tests/test_bad_input.py": set(ESTIMATORS),
+            "a page in `docs/`": set(re.findall(r"fk\.models\.(\w+)", _DOCUMENTS)),
+        },
+    ),
+    "command": (
+        set(typer.main.get_command(app).commands),
+        {"a page of `docs/`": set(re.findall(r"\bfokker (\w+)", _DOCUMENTS))},
+    ),
+}
+
+
+def missing(kind, names):
+    return {place: sorted(names - known) for place, known in ADDITIONS[kind][1].items() if names - known}
+
+
+@pytest.mark.parametrize("kind", ADDITIONS)
+def test_everything_is_named_in_every_place(kind):
+    names, _ = ADDITIONS[kind]
+    assert not missing(kind, names), f"see “Adding a {kind}” in CONTRIBUTING.md"
+    assert set(missing(kind, names | {"new_one"})) == set(ADDITIONS[kind][1])
+
+
+@pytest.mark.parametrize("kind", ADDITIONS)
+def test_the_places_are_those_of_contributing(kind):
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## Adding an? {kind}\n(.*?)^## ", text, re.S | re.M)[1]
+    assert [place for place in ADDITIONS[kind][1] if place not in section] == []
+
+
+def test_what_is_gone_is_named_nowhere():
+    names, _ = ADDITIONS["sampler"]
+    tables = (facts.FACTS, samplers.EXAMPLES, _cited(), _without_settings(EVERY) - {"lazy"})
+    assert {name for table in tables for name in set(table) - names} == set()
