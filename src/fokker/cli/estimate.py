@@ -141,8 +141,8 @@ def output(
         if not (out / JOURNAL).exists():
             return "a new run"
         return (
-            "a new run; it continues with the warm-up that is there, if the model, the data and all arguments "
-            "are the same, which is not compared here"
+            "a new run; it continues with the warm-up that is there, if the model, the data and all "
+            "arguments are the same, which is not compared here"
         )
     try:
         check_same_settings(out, settings)
