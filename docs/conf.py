@@ -40,6 +40,7 @@ html_title = "Fokker"
 html_math_renderer = "mathml"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = [("animation.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False

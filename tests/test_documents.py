@@ -133,6 +133,15 @@ def test_what_is_printed_differently_is_noticed():
         run("page", python[2:])
 
 
+def test_numbers_that_are_about_right_pass_and_others_do_not():
+    page = _PAGE.replace("Text.", "<!-- numbers: about -->")
+    near, far, other = (
+        run("page", parsed(page.format(output=output))[:1]) for output in ("2.4", "3.4", "2.5 too")
+    )
+    assert near == []
+    assert far and other
+
+
 # Commands and links -----------------------------------------------------------------------------------------
 
 

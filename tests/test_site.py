@@ -13,6 +13,10 @@ from documents import ROOT
 from fokker.lab.experiments.errata import ENTRIES, examine
 from site_names import api, errata, facts, house, samplers
 
+_ROWS = (
+    *("dynamics", "integrator", "correction", "H", "D", "Q", "Γ"),
+    *("bias by the step size", "gradients per step", "minibatches", "verdict of `fk.check`"),
+)
 _HEADING = re.compile(r"^## `(fk\.[\w.]+)`$", re.MULTILINE)
 
 
@@ -43,12 +47,24 @@ def test_a_signature_and_the_methods_of_a_class_are_shown():
 
 def test_the_page_of_a_sampler_has_its_facts_and_its_verdict():
     for name in samplers.names():
-        verdict = {"made_of": "these parts", "verdict": "right", "report": "RIGHT: as far as it goes"}
+        verdict = {
+            "made_of": "these parts × in steps",
+            "verdict": "right",
+            "report": "RIGHT: as far as it goes",
+            "path": [[0.0, 1.0], [0.5, 0.25]],
+        }
         text = samplers.page(name, facts.FACTS[name], verdict)
         assert text.startswith(f"# {name}\n")
         assert inspect.getdoc(getattr(fk.samplers, name)).splitlines()[-1].strip() in text
         for part in ("these parts", "RIGHT: as far as it goes", facts.FACTS[name].reference):
             assert part in text
+        # What a researcher looks for, each with something in it.
+        for row in _ROWS:
+            assert re.search(rf"^\| {row} \| \S.* \|$", text, re.MULTILINE), (name, row)
+        for part in ("When to use it", "Pitfalls", "Reference"):
+            assert re.search(rf"^\*\*{part}\.\*\* \S", text, re.MULTILINE), (name, part)
+        assert len(text.split("\n")[2].split()) > 10, name  # an introduction
+        assert '<polyline class="path" points="' in text
 
 
 # Those whose Γ is on their page as 0, or as something, and that follow dynamics of fields.

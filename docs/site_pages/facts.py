@@ -26,6 +26,7 @@ class Facts:
     use: str
     pitfalls: str
     reference: str
+    correction: str = ""  # where its parts do not say it
 
 
 _LANGEVIN = Facts(
@@ -104,6 +105,7 @@ _ISOKINETIC = Facts(
     use="Many parameters with all data at every step: few gradients per effective draw.",
     pitfalls="Unadjusted, the bias is set by the energy error, not zero. Needs two dimensions or more.",
     reference="J. Robnik, G. B. De Luca, E. Silverstein, U. Seljak (2023), Microcanonical Hamiltonian Monte Carlo",
+    correction="none; Metropolis with `adjusted=True`",
 )
 _GIBBS = Facts(
     hamiltonian=r"$U(\theta)$",
@@ -115,6 +117,7 @@ _GIBBS = Facts(
     use="Conditionals that can be drawn from exactly.",
     pitfalls="Strongly correlated blocks move slowly: with correlation ρ a sweep forgets by a factor ρ².",
     reference="S. Geman, D. Geman (1984), Stochastic relaxation, Gibbs distributions, and the Bayesian restoration of images",
+    correction="none is needed",
 )
 
 
@@ -267,5 +270,6 @@ FACTS: dict[str, Facts] = {
         use="Dynamics of your own, or of a paper.",
         pitfalls="Check them first: `fk.check` costs seconds.",
         reference="Y.-A. Ma, T. Chen, E. B. Fox (2015), Theorem 1",
+        correction="none; any of `fk.corrections` that fits",
     ),
 }

@@ -17,8 +17,10 @@ import numpy as np
 
 import fokker as fk
 from fokker.fields import Elementwise
+from site_pages.animation import figure, steps_of
 from site_pages.api import _markdown, anchor
 from site_pages.facts import FACTS, Facts
+from site_pages.introductions import INTRODUCTIONS
 
 __all__ = ["EXAMPLES", "names", "page", "pages", "verdicts"]
 
@@ -94,6 +96,12 @@ EXAMPLES = {
 }
 
 
+# With other step sizes, for chains that are to be looked at.
+ANIMATED: dict[str, Callable[[], Any]] = {
+    "sgrld": lambda: S.sgrld(0.01, _METRIC[0]).on(TARGET),
+    "psgld": lambda: S.psgld(0.2, alpha=0.9).on(TARGET),
+    "naive_sghmc": lambda: S.naive_sghmc(0.05).on(TARGET),
+}
 # What the repository has to show of a sampler.
 _PICTURES = {
     "nuts": "![NUTS on a banana: the path doubles until it turns back](../../images/nuts-tree.gif)\n\n",
@@ -132,8 +140,8 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
-def verdicts() -> dict[str, dict[str, str]]:
-    """Name → verdict, report and `str` of every sampler, by the checker; again only if something changed."""
+def verdicts() -> dict[str, dict[str, Any]]:
+    """Name → verdict, report, `str` and first steps of every sampler; again only if something changed."""
     digest = _digest()
     if _STORE.exists() and (stored := json.loads(_STORE.read_text(encoding="utf-8")))["digest"] == digest:
         return stored["verdicts"]
@@ -141,19 +149,28 @@ def verdicts() -> dict[str, dict[str, str]]:
     with _quickly_compiled():
         for name in names():
             print(f"checking {name} …", file=sys.stderr, flush=True)
-            sampler = EXAMPLES[name].placed()
-            report = fk.check(sampler, state=EXAMPLES[name].state, number_of_points=256)
-            found[name] = {"verdict": report.verdict, "report": str(report), "made_of": str(sampler)}
+            example = EXAMPLES[name]
+            sampler = example.placed()
+            report = fk.check(sampler, state=example.state, number_of_points=256)
+            found[name] = {
+                "verdict": report.verdict,
+                "report": str(report),
+                "made_of": str(sampler),
+                "path": steps_of(ANIMATED.get(name, example.placed)(), example.state),
+            }
     _STORE.parent.mkdir(parents=True, exist_ok=True)
     _STORE.write_text(json.dumps({"digest": digest, "verdicts": found}), encoding="utf-8")
     return found
 
 
-def page(name: str, facts: Facts, verdict: dict[str, str]) -> str:
+def page(name: str, facts: Facts, verdict: dict[str, Any]) -> str:
     """The page of one sampler."""
     function = getattr(S, name)
+    dynamics, integrator, correction = [*verdict["made_of"].split(" × "), "none", "none"][:3]
     rows = {
-        "made of": verdict["made_of"],
+        "dynamics": dynamics,
+        "integrator": integrator,
+        "correction": facts.correction or correction,
         "H": facts.hamiltonian,
         "D": facts.D,
         "Q": facts.Q,
@@ -166,15 +183,21 @@ def page(name: str, facts: Facts, verdict: dict[str, str]) -> str:
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     return f"""# {name}
 
+{INTRODUCTIONS[name]}
+
+**When to use it.** {facts.use}
+
 | | at temperature 1 |
 | --- | --- |
 {table}
 
-**When to use it.** {facts.use}
-
 **Pitfalls.** {facts.pitfalls}
 
 **Reference.** {facts.reference}. Signature: [`fk.samplers.{name}`](#{anchor(f"fk.samplers.{name}")}).
+
+```{{raw}} html
+{figure(name, verdict["path"], _potential_of(name))}
+```
 
 {_PICTURES.get(name, "")}## Docstring
 
@@ -188,6 +211,12 @@ Printed by `fk.check` when this site was built, on a target in {"one dimension" 
 {verdict["report"]}
 ```
 """
+
+
+def _potential_of(name: str) -> Callable[[Any], Any]:
+    """U of the target of an example, on the plane."""
+    of_blocks = {"gibbs": lambda x: _BLOCKS.potential({"a": x}), "gibbs_normal": _NORMAL.potential}
+    return of_blocks.get(name, _POSTERIOR.potential if name == "sgfs" else _potential)
 
 
 def _is_scalar(name: str) -> bool:

@@ -273,7 +273,7 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
         return output(call.target, call.sampler, call.options, tmp_path / "run", settings)
 
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
-    assert "going on with the run that is there, after 300 of 600 steps" in dry(steps=600)
+    assert "continuing the run that is there, after 300 of 600 steps" in dry(steps=600)
     assert "the sampler, or one of its settings, is another" in dry(step_size=0.06)
     call = Call(options, tmp_path)
     for sampler, reason in (

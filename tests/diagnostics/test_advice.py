@@ -81,7 +81,7 @@ def test_a_power_of_nothing_is_said_in_words():
 def test_a_clean_verdict_says_what_it_is_of_and_what_no_run_shows():
     cool = judged(normals(), UNIT)
     assert cool.trusted
-    assert "No run shows modes that no chain visited, nor whether the model is right." in cool.verdict
+    assert "No run can show modes that no chain visited, or whether the model is right." in cool.verdict
     assert "exp(-U/T)" not in cool.verdict
     hot = judged(2 * normals(), UNIT, temperature=4.0)
     assert hot.trusted
@@ -93,7 +93,7 @@ def test_a_clean_verdict_counts_the_directions_that_were_not_judged():
     spread = spread_of(x, x)
     assert "in every direction" in _power(spread)
     assert "in any direction" in _power(spread)
-    assert "tails and skewness of each coordinate were compared, by one number each" in _power(spread)
+    assert "the tails and the skewness of each coordinate were compared, by one number each" in _power(spread)
     some = np.array([True, True, True, False])
     shift, shape = (dataclasses.replace(x, judged=some) for x in (spread.shift, spread.shape))
     text = _power(dataclasses.replace(spread, judged=some, shift=shift, shape=shape))

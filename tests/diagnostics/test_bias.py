@@ -149,8 +149,8 @@ def jumping(z):
 @pytest.mark.parametrize(
     ("target", "draws", "words"),
     [
-        (ENDS, -np.log(stats.norm.cdf(normals())), r"ends at coordinate \d ≈ "),
-        (JUMPS, jumping(normals(number=3000)), r"jumps by a factor of 7.4 at coordinate 1 ≈ 0.5"),
+        (ENDS, -np.log(stats.norm.cdf(normals())), r"ends at theta\[\d\] ≈ "),
+        (JUMPS, jumping(normals(number=3000)), r"jumps by a factor of 7.4 at theta\[1\] ≈ 0.5"),
     ],
 )
 def test_a_boundary_is_named_and_right_draws_are_not_called_wrong(target, draws, words):
@@ -251,9 +251,9 @@ def test_the_spread_of_theta_overrules_the_kinetic_temperature():
 @pytest.mark.parametrize(
     ("quantiles", "words"),
     [
-        (lambda u: np.sqrt(3) * (2 * u - 1), "the tails of coordinate"),
-        (lambda u: stats.laplace.ppf(u) / np.sqrt(2), "the tails of coordinate"),
-        (lambda u: (stats.gamma.ppf(u, 4) - 4) / 2, "the skewness of coordinate"),
+        (lambda u: np.sqrt(3) * (2 * u - 1), "the tails of theta"),
+        (lambda u: stats.laplace.ppf(u) / np.sqrt(2), "the tails of theta"),
+        (lambda u: (stats.gamma.ppf(u, 4) - 4) / 2, "the skewness of theta"),
     ],
     ids=["uniform", "Laplace", "gamma"],
 )
@@ -290,7 +290,7 @@ def test_tails_without_a_variance_are_named(truncation):
     assert "the tails of theta[0] are so heavy" in summary.warnings[-1]
     assert "its variance, and perhaps its mean, may not exist: use quantiles" in summary.warnings[-1]
     wrong = judged(draws + 3, CAUCHY, is_exact=True).warnings
-    assert any("the draws are off: by the mean of ∇U, those of coordinate 0 are too high" in w for w in wrong)
+    assert any("the draws are off: by the mean of ∇U, those of theta[0] are too high" in w for w in wrong)
     assert not any("standard deviations too" in text for text in wrong)
 
 

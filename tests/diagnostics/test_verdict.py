@@ -250,7 +250,7 @@ def test_nuts_is_trusted_on_a_normal_and_not_on_a_funnel():
         fk.Density(lambda theta: -jnp.sum(theta**2) / 2), samplers.nuts(), **options, **start
     ).summary()
     assert good.trusted, good.warnings
-    assert "Nine of ten such runs would have shown a variance" in str(good)
+    assert "Nine times out of ten, a run like this one notices a variance that is off by" in str(good)
     assert good.notes == []
 
 

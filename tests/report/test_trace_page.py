@@ -233,7 +233,7 @@ def test_an_error_stands_behind_its_value_and_a_row_has_one_precision():
     }
     summary = Summary(list("abcd"), mean, sd, quantiles, *np.ones((3, 4)), [], checks)
     rows = [row[1:6] for row in summary.rows()]
-    assert rows[0] == ["-1.23000", "0.00350", "-1.23560", "-1.23000", "-1.22440"]
+    assert rows[0] == ["-1.2300", "0.0035", "-1.2356", "-1.2300", "-1.2244"]
     assert rows[1] == ["56789", "1500", "54389", "56789", "59189"]
     assert rows[2][:2] == ["2e-09", "1e-09"]
     assert rows[3] == ["0"] * 5

@@ -61,6 +61,7 @@ def test_the_table_in_the_documentation_is_that_of_the_code():
         (WITHOUT_GRADIENT, jnp.zeros(2), {}, 1, "rwm"),
         (regression(), jnp.zeros(2), {"batch_size": 20}, 2, "sgnht"),
         (regression(width=MOST_CURVED + 1), jnp.zeros(MOST_CURVED + 1), {"batch_size": 20}, 3, "sgnht"),
+        (regression(), jnp.zeros(2), {"batch_size": 400}, 5, "nuts"),
         (NORMAL, jnp.zeros(MOST_FOR_NUTS + 1), {}, 4, "mclmc"),
         (NORMAL, jnp.zeros(MOST_FOR_NUTS), {}, 5, "nuts"),
         (fk.constrain(NORMAL, "positive"), fk.PerChain(jnp.ones((2, 3))), {"chains": 2}, 5, "nuts"),
@@ -71,6 +72,13 @@ def test_the_first_rule_that_holds_decides(target, init, options, rule, name):
     call = choice(target, init, **options)
     assert rule_of(call) == rule
     assert call.sampler == name or call.sampler.name == name
+
+
+def test_a_batch_of_all_rows_is_no_minibatch():
+    """Drawn with replacement it would have noise, of which `nuts` knows nothing."""
+    assert choice(regression(), jnp.zeros(2), batch_size=400).options.batch_size is None
+    own = fk.gradients.svrg(10)
+    assert choice(regression(), jnp.zeros(2), batch_size=400, gradient=own).options.gradient is own
 
 
 def test_a_given_sampler_stays():

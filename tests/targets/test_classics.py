@@ -96,6 +96,17 @@ def test_the_log_densities_differ_by_a_constant(name, ways):
     assert np.abs(changes[0]).max() > 1e-3 * scale  # or all would agree with anything
 
 
+def test_ordinal_answers_have_gradients_far_out():
+    """In single precision, where the difference of two sigmoids is 0 and its logarithm infinite."""
+    log_likelihood = run("Ordinal answers", 1)["log_likelihood"]
+    theta = {"cut": jnp.array([-1.5, 0.0, 1.5]), "b": jnp.array(30.0)}
+    for y, value in enumerate((0.0, -37.752, -39.252, -40.5)):
+        row = {"x": jnp.array(-1.3), "y": y}
+        found, gradient = jax.value_and_grad(log_likelihood)(theta, row)
+        np.testing.assert_allclose(found, value, atol=1e-3)
+        assert all(np.isfinite(part).all() for part in gradient.values())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Radon: varying intercepts", "Survival with censoring"])
 def test_draws_are_those_of_numpyro(optimised, name):

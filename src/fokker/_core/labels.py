@@ -180,6 +180,16 @@ def shapes_of(tree: PyTree[Any]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(np.shape(leaf)) for name, leaf in named_leaves(tree).items()}
 
 
+def scalar_at(tree: PyTree[Any], place: int) -> str:
+    """The name of the scalar at a place of a tree written as a vector."""
+    for name, shape in shapes_of(tree).items():
+        size = int(np.prod(shape))
+        if place < size:
+            return NO_LABELS.scalar_name(name, shape, place)
+        place -= size
+    raise IndexError(place)
+
+
 def check_variable_names(names: Iterable[str]) -> None:
     """Raise for a variable with the name of an axis of draws."""
     for name in names:

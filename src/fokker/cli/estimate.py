@@ -136,13 +136,13 @@ def _steps_text(plan: StepPlan, warm_up: int) -> str:
 def output(
     target: Target, sampler: Sampler | str, options: Mapping[str, Any], out: Path, settings: Mapping[str, Any]
 ) -> str:
-    """Whether a run would start, go on with the one in the folder, or be refused, by the checks of a run."""
+    """Whether a run would start, continue the one in the folder, or be refused, by the checks of a run."""
     if not has_run(out):
         if not (out / JOURNAL).exists():
             return "a new run"
         return (
-            "a new run; it goes on with the warm-up that is there, if the model, the data and all arguments "
-            "are the same, which is not compared here"
+            "a new run; it continues with the warm-up that is there, if the model, the data and all "
+            "arguments are the same, which is not compared here"
         )
     try:
         check_same_settings(out, settings)
@@ -151,7 +151,7 @@ def output(
     except (ValueError, TypeError) as error:
         return f"where this call would be refused: {translated(error)}"
     done, total = run.recording.done, run.plan.total
-    return f"going on with the run that is there, after {done:,} of {total:,} steps"
+    return f"continuing the run that is there, after {done:,} of {total:,} steps"
 
 
 def _parts(compiling: float, warm_up: int, steps: int, speed: float) -> str:

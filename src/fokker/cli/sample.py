@@ -177,7 +177,7 @@ def resume(
     processes: Processes = None,
     process: Process = None,
 ) -> None:
-    """Go on with a run of `fokker sample`, to the bit as if it had never stopped.
+    """Continue a run of `fokker sample`, to the bit as if it had never stopped.
 
     The file of the model is executed, as `fokker sample` did: it has to be below the current folder, and not
     in that of the run, unless --model names it. Nothing that is in the folder of the run is executed. The

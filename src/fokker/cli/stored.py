@@ -91,7 +91,7 @@ def check_same_settings(folder: Path, now: Mapping[str, Any]) -> None:
     ]
     if changed:
         raise CommandError(
-            f"{folder} has another run in it: {'; '.join(changed)}. Give the same --set to go on with it, "
+            f"{folder} has another run in it: {'; '.join(changed)}. Give the same --set to continue it, "
             "another folder, or --overwrite."
         )
 
@@ -118,7 +118,8 @@ def read_command(folder: Path, model: str | None, data: Sequence[str] | None = N
         options = _read_options(folder)
     except FileNotFoundError:
         raise CommandError(
-            f"{folder} has no run of `fokker sample`; one of fk.sample(…, out=…) goes on by the same call."
+            f"{folder} has no run of `fokker sample`. A run of a Python program continues when that program "
+            "is started again."
         ) from None
     except ValueError as error:
         raise CommandError(

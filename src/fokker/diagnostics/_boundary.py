@@ -5,6 +5,7 @@ not show: right draws look wrong, and draws of a sampler that follows ∇U, to w
 look right.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ class Boundary(NamedTuple):
     `coordinate` is None where no single one does. `is_relevant`: whether the density is not negligible there.
     """
 
-    coordinate: int | None
+    coordinate: str | None
     place: float
     jump: float
     is_relevant: bool
@@ -45,12 +46,16 @@ class Boundary(NamedTuple):
 
     def __str__(self) -> str:
         what = "ends" if np.isinf(self.jump) else f"jumps by a factor of {np.exp(min(self.jump, 50.0)):.2g}"
-        where = "a surface" if self.coordinate is None else f"coordinate {self.coordinate} ≈ {self.place:.3g}"
+        where = "a surface" if self.coordinate is None else f"{self.coordinate} ≈ {self.place:.3g}"
         return f"the density of the target {what} at {where}"
 
 
 def find_boundary(
-    potential: Potential, draws: Float[np.ndarray, "c n d"], temperature: float, also_negligible: bool = False
+    potential: Potential,
+    draws: Float[np.ndarray, "c n d"],
+    temperature: float,
+    also_negligible: bool = False,
+    names: Sequence[str] = (),
 ) -> Boundary | None:
     """Look for a jump of U along segments between draws, and outwards from draws.
 
@@ -68,7 +73,7 @@ def find_boundary(
     for margin in (_NEGLIGIBLE, _OVERFLOW)[: 1 + also_negligible]:
         crossing = _crossing(potential, start, end, temperature, highest + margin)
         if crossing is not None:
-            return _named(potential, crossing, temperature, margin == _NEGLIGIBLE)
+            return _named(potential, crossing, temperature, margin == _NEGLIGIBLE, names)
     return None
 
 
@@ -124,6 +129,7 @@ def _named(
     crossing: tuple[np.ndarray, np.ndarray, float],
     temperature: float,
     is_relevant: bool,
+    names: Sequence[str],
 ) -> Boundary:
     """With the coordinate that crosses the boundary if it moves alone."""
     start, end, jump = crossing
@@ -140,4 +146,5 @@ def _named(
     if crosses.sum() != 1:
         return Boundary(None, np.nan, jump, is_relevant)
     i = int(np.argmax(crosses))
-    return Boundary(i, float((start[i] + end[i]) / 2), jump, is_relevant)
+    name = names[i] if len(names) == d else f"coordinate {i}"
+    return Boundary(name, float((start[i] + end[i]) / 2), jump, is_relevant)

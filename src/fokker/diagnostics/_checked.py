@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # A larger error of the variance is said in words: its percentage would mean nothing.
 _DOUBLED = 1.0
+_NOTICED = "Nine times out of ten, a run like this one notices"
 
 
 def checked_text(
@@ -33,7 +34,7 @@ def checked_text(
     temperature = trace.settings.get("temperature", 1.0)
     if temperature != 1:
         parts.append(f"The draws are of exp(-U/T) with T = {temperature:.3g}, not of the posterior itself.")
-    parts.append("No run shows modes that no chain visited, nor whether the model is right.")
+    parts.append("No run can show modes that no chain visited, or whether the model is right.")
     return " ".join(parts)
 
 
@@ -56,21 +57,22 @@ def _power(spread: "Spread | None") -> str:
         return "There are too few effective draws to compare their spread with the target's."
     one, everywhere = spread.detectable
     if spread.walled[: len(spread.bias)].all():
-        return f"Nine of ten such runs would have shown a deviation of {100 * one:.0f} % at the walls."
+        return f"{_NOTICED} a deviation of {100 * one:.0f} % at the walls."
     several = len(spread.bias) > 1
+    mean = ""
+    if spread.shift.judged.any():
+        mean = f"a mean that is off by {spread.shift.detectable:.2g} standard deviations"
+        mean += f" in {_each('any', spread.shift.judged)}" if several else ""
     if (everywhere if several else one) > _DOUBLED:
-        text = "There are too few effective draws to see even a variance that is twice the target's"
+        text = "There are too few effective draws to notice even a variance that is twice the target's"
+        text += f". {_NOTICED} {mean}" if mean else ""
     else:
         where = f"{_percent(everywhere)} in {_each('every', spread.judged)}" if several else _percent(one)
         if several and one <= _DOUBLED:
-            where += f", or {_percent(one)} in a single one"
+            where += f", or by {_percent(one)} in a single one"
         elif several:
-            where += ", but perhaps not one that is twice the target's in a single one"
-        text = f"Nine of ten such runs would have shown a variance that is {where}"
-    shift = spread.shift
-    if shift.judged.any():
-        text += f", and a mean that is off by {shift.detectable:.2g} standard deviations"
-        text += f" in {_each('any', shift.judged)}" if several else ""
+            where += ", though perhaps not one that is twice the target's in a single one"
+        text = f"{_NOTICED} a variance that is off by {where}" + (f", and {mean}" if mean else "")
     return f"{text}. {_shape(spread)}"
 
 
@@ -87,10 +89,9 @@ def _shape(spread: "Spread") -> str:
         return "The shape of the distribution beyond that was not compared."
     left = "" if judged.all() else f" ({int((~judged).sum()):,} of {judged.size:,} could not be)"
     return (
-        f"Of the shape beyond that, tails and skewness of each coordinate were compared{left}, by one number "
-        "each."
+        f"Of the shape, the tails and the skewness of each coordinate were compared{left}, by one number each."
     )
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} % too large or too small"
+    return f"{100 * share:.0f} %"

@@ -1,11 +1,13 @@
 """Checks of a run by ∇U at its draws."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fokker._core.digits import with_error
 from fokker._core.labels import named_leaves
 from fokker._core.rounding import is_half
 from fokker._core.state import ravel
@@ -100,8 +102,12 @@ def by_gradients(
     checks: dict[str, float],
     projections: Projections | None = None,
     have_mixed: bool = True,
+    names: Sequence[str] = (),
 ) -> Comparison:
-    """Findings from the spread and mean of theta and from the Stein discrepancy; all, or projected."""
+    """Findings from the spread and mean of theta and from the Stein discrepancy; all, or projected.
+
+    `names` are those of the coordinates, where they are known.
+    """
     assert trace.origin is not None
     sampler, T = trace.origin.sampler, trace.settings.get("temperature", 1.0)
     target = target_of(trace.origin)
@@ -122,7 +128,7 @@ def by_gradients(
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
         text = "the gradient is not finite at some draws: check the log density there"
         return Comparison([Finding(Grade.BAD, text)], None, "the gradient is not finite at some draws")
-    spread = spread_of(draws, gradients, groups, walls)
+    spread = spread_of(draws, gradients, groups, walls, names)
     if _leaves_bias(spread, draws, gradients, groups, walls):
         advice = "the second half of the draws does not show it: give more burn_in"
     else:
@@ -147,7 +153,7 @@ def by_gradients(
     is_suspect = is_blind or findings or has_divergences(trace)
     boundary = None
     if potential is not None and potential.is_exact and walls is None and is_suspect:
-        boundary = find_boundary(potential, draws, T, has_divergences(trace))
+        boundary = find_boundary(potential, draws, T, has_divergences(trace), names)
         if boundary is not None and boundary.is_relevant:
             finding = _boundary_finding(str(boundary), sampler.is_exact)
             return Comparison([finding], None, str(boundary), boundary)
@@ -196,7 +202,7 @@ def _leaves_bias(
         return False
     if groups is not None:
         groups = groups._replace(products=groups.products[:, half:])
-    late = spread_of(draws[:, half:], gradients[:, half:], groups, walls)
+    late = spread_of(draws[:, half:], gradients[:, half:], groups, walls, spread.names[: draws.shape[2]])
     if late.furthest() is not None or late.shift.furthest() is not None:
         return False
     for whole, second in ((spread.furthest(), late), (spread.shift.furthest(), late.shift)):
@@ -236,7 +242,7 @@ def spread_findings(
     worst = spread.furthest(false_alarms)
     if worst is not None:
         name, bias, error = worst
-        size = f"{100 * abs(bias):.0f} ± {100 * error:.0f} % too {'large' if bias > 0 else 'small'}"
+        size = f"{with_error(100 * abs(bias), 100 * error)} % too {'large' if bias > 0 else 'small'}"
         text = (
             f"the spread of theta is too {'wide' if bias > 0 else 'narrow'}: by the configurational "
             f"temperature the variance of {name} is {size}; {advice}"
@@ -254,7 +260,7 @@ def spread_findings(
             advice += "; check that the sampler has the whole gradient: prior, all data, every term"
         where = f"too {'high' if shift > 0 else 'low'}"
         text = (
-            f"the mean of theta is off: by the mean of ∇U, {name} is about {abs(shift):.2g} ± {error:.1g} "
+            f"the mean of theta is off: by the mean of ∇U, {name} is about {with_error(abs(shift), error)} "
             f"standard deviations {where}; {advice}"
         )
         if not has_sizes:
@@ -274,7 +280,7 @@ def _shape_findings(spread: Spread, false_alarms: float, advice: str, cause: Cau
         Finding(
             care_or_bad(abs(deviation) - 2 * error > _BIAS_BAD),
             f"the shape of the distribution is off: {name} deviates from the target's by "
-            f"{100 * abs(deviation):.0f} ± {100 * error:.0f} %, though mean and variance do not; {advice}",
+            f"{with_error(100 * abs(deviation), 100 * error)} %, though mean and variance do not; {advice}",
             cause,
         )
     ]

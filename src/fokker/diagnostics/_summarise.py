@@ -85,7 +85,9 @@ def _of_scalars(
     findings = _of_steps(trace, checks)
     comparison = _not_compared(trace, gradients)
     if not comparison.reason and np.isfinite(free.values).all():
-        comparison = by_gradients(trace, _least(statistics), checks, have_mixed=have_mixed(agreement))
+        comparison = by_gradients(
+            trace, _least(statistics), checks, have_mixed=have_mixed(agreement), names=free.names
+        )
     findings, notes = _biases(trace, findings, comparison, checks)
     context = _context(trace, findings, comparison, len(free.names))
     findings += convergence(*judged, agreement, statistics.effective, context)

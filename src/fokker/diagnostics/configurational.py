@@ -1,6 +1,7 @@
 """The configurational temperature: whether the spread of draws is that of the target."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -119,6 +120,7 @@ def spread_of(
     gradients: Float[np.ndarray, "c n d"],
     groups: Groups | None = None,
     walls: Walls | None = None,
+    names: Sequence[str] = (),
 ) -> Spread:
     r"""The spread and the mean of the chains' draws relative to exp(-U/T), from ∇U/T at the draws.
 
@@ -148,13 +150,14 @@ def spread_of(
     products = np.concatenate(
         [_products(draws[to::2], gradients[to::2], draws[1 - to :: 2].reshape(-1, d), walls) for to in (0, 1)]
     )
-    names = [f"coordinate {i}" if groups is None else f"random direction {i + 1}" for i in range(d)]
+    unnamed = "coordinate {0}" if groups is None else "random direction {1}"
+    own = list(names) if len(names) == d else [unnamed.format(i, i + 1) for i in range(d)]
     free = int(d - walled.sum())
     principal = [f"principal direction {i + 1} of {free}" for i in range(products.shape[2] - d)]
-    unwalled = [name for name, wall in zip(names, walled, strict=True) if not wall]
+    unwalled = [name for name, wall in zip(own, walled, strict=True) if not wall]
     shift = Shift.of([*unwalled, *principal], _shifts(draws[:, :, ~walled], gradients[:, :, ~walled]))
     shape = Shape.of(unwalled, _shapes(draws[:, :, ~walled], gradients[:, :, ~walled]))
-    names += principal
+    own += principal
     if groups is None:
         average = products[:, :, :d].mean(axis=2, keepdims=True)
     else:
@@ -164,11 +167,11 @@ def spread_of(
         average = np.average(averages[order], axis=2, weights=groups.sizes)[:, :, None]
         if len(groups.names) > 1:
             products = np.concatenate([products, averages[order]], axis=2)
-            names += [f"{name} on average" for name in groups.names]
+            own += [f"{name} on average" for name in groups.names]
     bias, error, score, _ = (float(x[0]) for x in scores(average, 1.0))
     typical = float(np.median(average))
-    walled = np.concatenate([walled, np.zeros(len(names) - d, bool)])
-    return Spread(names, *scores(products, 1.0), bias, error, score, typical, shift, walled, shape)
+    walled = np.concatenate([walled, np.zeros(len(own) - d, bool)])
+    return Spread(own, *scores(products, 1.0), bias, error, score, typical, shift, walled, shape)
 
 
 def _products(

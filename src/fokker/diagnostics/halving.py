@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from fokker._core.digits import with_error
+
 if TYPE_CHECKING:
     from fokker.run.trace import Trace
 
@@ -55,8 +57,8 @@ class StepHalving:
         ]
         for i, name in enumerate(self.names[:_ROWS]):
             lines.append(
-                f"{name:12} {self.mean[i]:+9.3f} ± {self.mean_error[i]:.3f} "
-                f"{self.deviation[i]:+10.3f} ± {self.deviation_error[i]:.3f}"
+                f"{name:12} {with_error(self.mean[i], self.mean_error[i], '+'):>18} "
+                f"{with_error(self.deviation[i], self.deviation_error[i], '+'):>18}"
             )
         if len(self.names) > _ROWS:
             lines.append(f"… and {len(self.names) - _ROWS} more")

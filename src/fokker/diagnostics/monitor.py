@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fokker._core.digits import with_error
 from fokker._core.statistics import split_r_hat
 from fokker.diagnostics._findings import Finding, Grade, Verdict, care_or_bad
 from fokker.diagnostics._monitored import Tree, check_alike, check_settings, vectors
@@ -60,7 +61,7 @@ class Health:
         parts = [f"{self.draws:,} draws"]
         for name, t in (("T/T₀", self.configurational), ("kinetic", self.kinetic)):
             if t is not None:
-                parts.append(f"{name} {t.ratio:.3f} ± {t.error:.3f}")
+                parts.append(f"{name} {with_error(t.ratio, t.error)}")
         if self.noise_share is not None:
             parts.append(f"minibatch noise {self.noise_share:.1%}")
         if self.r_hat is not None:
@@ -251,7 +252,7 @@ class Monitor:
             return []
         is_bad = not 1 / _BAD < t.ratio < _BAD
         reason = self._reason(t, share or 0.0) if name == "configurational" else ""
-        text = f"the {name} temperature is {t.ratio:.3g} ± {t.error:.2g} times what it should be{reason}."
+        text = f"the {name} temperature is {with_error(t.ratio, t.error)} times what it should be{reason}."
         return [Finding(care_or_bad(is_bad), text)]
 
     def _reason(self, t: Temperature, share: float) -> str:
@@ -287,7 +288,7 @@ class Monitor:
         if not off:
             return []
         name, t = max(off, key=lambda entry: abs(entry[1].score))
-        size = f"{t.ratio:.3g} ± {t.error:.2g} times what it should be"
+        size = f"{with_error(t.ratio, t.error)} times what it should be"
         text = f"the configurational temperature of {name} is {size}, while that of all together is right."
         return [Finding(Grade.CARE, text)]
 
@@ -385,7 +386,7 @@ def _mixing(r_hat: float, drift: tuple[float, float], is_drifting: bool, chains:
         )
         findings.append(Finding(care_or_bad(r_hat > _R_HAT_BAD), text))
     if is_drifting:
-        text = f"the mean still drifts: by {drift[0]:.3g} ± {drift[1]:.2g} from the first to the last third."
+        text = f"the mean still drifts: by {with_error(*drift)} from the first to the last third."
         findings.append(Finding(Grade.CARE, f"{text} Leave out more steps at the start."))
     return findings
 

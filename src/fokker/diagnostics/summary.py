@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fokker._core.digits import decimals, with_error
 from fokker.diagnostics._findings import Finding, Grade, worst_of
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -96,7 +97,7 @@ class Summary:
         """The quantities as text, one row each; see `columns`."""
         table = []
         for i, name in enumerate(self.names[: self.shown]):
-            form = _form(self.mean[i], self.deviation[i])
+            form = _form(self.mean[i], self.deviation[i], self.effective[i])
             values = (self.mean[i], self.deviation[i], *self.quantiles[i])
             row = [name, *(_number(value, form) for value in values)]
             varies = self.deviation[i] != 0
@@ -161,22 +162,22 @@ def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
     ]
 
 
-def _form(mean: float, deviation: float) -> str:
-    """The decimals of a thousandth of the standard deviation, in all numbers of a row, which then line up."""
+def _form(mean: float, deviation: float, effective: float) -> str:
+    """The decimals that the Monte Carlo error of the mean allows, in all numbers of a row: they line up."""
     size = max(abs(mean), deviation)
     if not (np.isfinite(size) and deviation > 0):
         return ".4g"
-    digits = int(np.clip(np.ceil(np.log10(size / deviation)) + 3, 4, 15))
-    if not 1e-4 <= size < 1e8:
-        return f".{digits}g"
-    return f".{max(0, digits - 1 - int(np.floor(np.log10(size))))}f"
+    # Where the effective draws are not known, as for a thousand of them.
+    error = deviation / np.sqrt(effective if effective > 1 else 1000.0)
+    if 1e-4 <= size < 1e8:
+        return f".{decimals(error)}f"
+    return f".{int(np.clip(np.floor(np.log10(size)) - np.floor(np.log10(error)) + 1, 2, 15))}g"
 
 
 def _measured(name: str, value: float, error: float | None) -> str:
     """A check as text: with its standard error, to the first digit of that."""
     if error is not None and np.isfinite(error) and error > 0:
-        places = int(np.clip(-np.floor(np.log10(error)), 0, 15))
-        return f"{value:.{places}f} ± {error:.{places}f}"
+        return with_error(value, error)
     if name.endswith("temperature"):
         return f"{value:#.4g}".rstrip(".")
     # The estimate is unbiased: around zero it has both signs.

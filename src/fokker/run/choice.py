@@ -51,6 +51,15 @@ class Case(NamedTuple):
         """How many numbers a sampler moves."""
         return dimension(self.position)
 
+    @property
+    def takes_minibatches(self) -> bool:
+        """Whether a step sees some of the rows: a batch as large as the data is the whole gradient."""
+        options, target = self.call.options, self.target
+        if options.batch_size is None:
+            return False
+        is_whole = isinstance(target, TargetWithData) and options.batch_size >= target.size
+        return not is_whole or options.gradient is not None
+
 
 class Rule(NamedTuple):
     """A row of the table: when it holds, which sampler it takes, and why.
@@ -111,7 +120,7 @@ def _without_gradient(case: Case) -> Call | None:
 def _around_mode(case: Case) -> Call | None:
     """Control variates at the mode, the curvature there as mass matrix; one start becomes draws by both."""
     options = case.call.options
-    if options.batch_size is None or case.size > MOST_CURVED:
+    if not case.takes_minibatches or case.size > MOST_CURVED:
         return None
     target = resident(case.target)
     try:
@@ -147,17 +156,17 @@ def _curvature(target: Target, y: PyTree[Array]) -> Float[np.ndarray, "d d"]:
 
 
 def _by_minibatches(case: Case) -> Call | None:
-    return None if case.call.options.batch_size is None else _with(case.call, "sgnht")
+    return _with(case.call, "sgnht") if case.takes_minibatches else None
 
 
 def _of_many(case: Case) -> Call | None:
     if case.size <= MOST_FOR_NUTS:
         return None
-    return _with(case.call, mclmc(adjusted=True))
+    return _with(case.call, mclmc(adjusted=True), batch_size=None)
 
 
 def _by_default(case: Case) -> Call:
-    return _with(case.call, "nuts")
+    return _with(case.call, "nuts", batch_size=None)
 
 
 RULES = (
@@ -174,14 +183,15 @@ RULES = (
         _without_gradient,
     ),
     Rule(
-        f"a batch size is given, theta has at most {MOST_CURVED} numbers, and it has a mode with curvature",
+        f"a batch is a part of the rows, theta has at most {MOST_CURVED} numbers, and it has a mode with "
+        "curvature",
         "sgnht with control variates",
         "around the mode the gradient has little noise, its curvature makes all directions equally fast, and "
         "a thermostat absorbs the rest",
         _around_mode,
     ),
     Rule(
-        "a batch size is given",
+        "a batch is a part of the rows",
         "sgnht",
         "its thermostat absorbs the noise of the minibatches, which is not known; step size and friction are "
         "tuned by short runs",
@@ -195,7 +205,7 @@ RULES = (
         _of_many,
     ),
     Rule(
-        "every step can use the whole gradient",
+        "every step sees all the data",
         "nuts",
         "it is exact, and learns its step size, path lengths and scales in warm-up",
         _by_default,

@@ -194,9 +194,10 @@ class Run:
                 f"the run ended before its first draw: {trace.stopped}.", RuntimeWarning, stacklevel=4
             )
         elif trace.stopped is not None and self.started.ready.plan.progress:
-            kept = "" if self.folder is None else f"; the run in {self.folder.path} can be continued"
-            text = f"fokker: {trace.stopped}{kept if trace.was_interrupted else ''}"
-            Console(stderr=True).print(text, markup=False, soft_wrap=True)
+            text = trace.stopped
+            if trace.was_interrupted and self.folder is not None:  # its summary has the number of steps
+                text = f"interrupted; the run in {self.folder.path} can be continued"
+            Console(stderr=True).print(f"fokker: {text}", markup=False, soft_wrap=True)
         lost = in_words(self.plan.chains, self.recording.losses)
         if lost:
             warnings.warn(f"{lost}.", RuntimeWarning, stacklevel=4)

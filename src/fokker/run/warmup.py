@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 from scipy.special import ndtri
 
+from fokker._core.labels import scalar_at
 from fokker._core.state import dimension, ravel
 from fokker.run.mesh import Devices
 from fokker.run.positions import check_chains
@@ -189,7 +190,7 @@ def warmed_up(
         if chains.kind not in (None, "identity") and learns_scale:
             chains.learn_scale(draws)
         if learns_scale and length > _WINDOW:
-            notes = _drifts(before, draws)
+            notes = _drifts(before, draws, jax.tree.map(lambda x: x[0], positions))
             before = draws
     if "is_divergent" in stats and stats["is_divergent"].all():
         raise ValueError(
@@ -202,7 +203,7 @@ def warmed_up(
     return Warmed(chains.sampler.with_step_size(chains.step_sizes[0]), chains.states.position, tuple(notes))
 
 
-def _drifts(before: np.ndarray | None, now: np.ndarray) -> list[str]:
+def _drifts(before: np.ndarray | None, now: np.ndarray, theta: PyTree[Array]) -> list[str]:
     """Warn about coordinates whose spread keeps growing: a sign of an improper posterior."""
     if before is None:
         return []
@@ -212,7 +213,7 @@ def _drifts(before: np.ndarray | None, now: np.ndarray) -> list[str]:
     if not growth[worst] > _GROWTH:
         return []
     return [
-        f"during warm-up coordinate {worst} of theta spread {growth[worst]:.0f} times further from one "
+        f"during warm-up {scalar_at(theta, worst)} spread {growth[worst]:.0f} times further from one "
         f"window to the next, to {spread[worst]:.3g}: it may drift to infinity, as in an improper posterior; "
         "give it a proper prior, or warm up for longer"
     ]
@@ -227,8 +228,9 @@ def _zero_gradients(chains: _Chains) -> list[str]:
     if not (np.all(gradients == 0) if mixed else np.any(np.all(gradients == 0, axis=0))):
         return []
     place = int(np.argmax(np.all(gradients == 0, axis=0)))
+    theta = jax.tree.map(lambda x: x[0], chains.states.position)
     return [
-        f"at the end of warm-up the gradient by coordinate {place} of theta was zero in every chain: the "
+        f"at the end of warm-up the gradient by {scalar_at(theta, place)} was zero in every chain: the "
         "density does not depend on it, or jumps where it should have a slope, which a gradient-based "
         "sampler does not see; give it a prior, write it without rounding, or use fk.samplers.rwm"
     ]

@@ -13,8 +13,8 @@ def by_name(name: str) -> Callable[..., Sampler]:
     known = [n for n in samplers.__all__ if inspect.isfunction(getattr(samplers, n)) and n != "recipe"]
     if name not in known:
         raise ValueError(
-            f"there is no sampler {name!r}.{nearest(name, known)} There are: {', '.join(sorted(known))}; and "
-            "'auto' for fk.sample."
+            f"there is no sampler {name!r}.{nearest(name, known)} There are: {', '.join(sorted(known))}; or "
+            "'auto', which chooses one."
         )
     make: Callable[..., Sampler] = getattr(samplers, name)
     parameters = inspect.signature(make).parameters.values()
