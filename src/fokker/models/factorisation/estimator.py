@@ -1,12 +1,11 @@
 """`fk.models.Factorisation`: ratings of items by users, as biases and factors with a posterior."""
 
-import math
 import signal
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +13,9 @@ from numpy.typing import ArrayLike
 from fokker.datasets.ratings import Ratings
 from fokker.models.checks import one_of, optional, positive, whole
 from fokker.models.estimator import Estimator, RandomState, new_seed
-from fokker.models.factorisation.chain import Draw, FactorChain, GibbsSweep, Mover
+from fokker.models.factorisation.chain import Draw, FactorChain
+from fokker.models.factorisation.features import row_of_new, with_features
+from fokker.models.factorisation.fitting import run_chain
 from fokker.models.factorisation.hyperparameters import PRIORS
 from fokker.models.factorisation.inputs import (
     as_ratings,
@@ -23,7 +24,6 @@ from fokker.models.factorisation.inputs import (
     row_numbers,
     warn_if_constant,
 )
-from fokker.models.factorisation.minibatches import MinibatchPass, row_sampler
 from fokker.models.factorisation.predict import (
     ErrorCurve,
     Predictions,
@@ -34,20 +34,26 @@ from fokker.models.factorisation.predict import (
     rmse,
     summarise,
 )
-from fokker.models.factorisation.stored import draws_state, ratings_state, restored_draws, restored_ratings
+from fokker.models.factorisation.stored import (
+    draws_state,
+    features_state,
+    ratings_state,
+    restored_draws,
+    restored_features,
+    restored_ratings,
+)
 from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # Passes where no number is given, by sampler: the exact draws of the first forget their start sooner.
 _PASSES = {"gibbs": 100, "sgnht": 300, "sghmc": 300, "sgld": 300}
 SAMPLERS = tuple(_PASSES)
 # What the samplers of minibatches alone take.
 _MINIBATCHES = ("batch_size", "step_size", "friction", "thermostat_mass")
-# Sweeps of the Gibbs sampler where minibatches start, and their steps per pass if no batch size is given.
-_SWEEPS, _STEPS = 20, 80
-# A precision of the noise, of standardised ratings, for which the masses of minibatches are far too small.
-_LARGE_PRECISION = 20.0
 
 
 @dataclass(eq=False, repr=False)
@@ -94,7 +100,7 @@ class Factorisation(Estimator):
     """
 
     _kind = "fitted factorisation"
-    _rebuilt = ("ratings_", "draws_", "_lookups")
+    _rebuilt = ("ratings_", "draws_", "features_", "_lookups")
     _labels = ("names",)
 
     _renamed: ClassVar[dict[str, str]] = {"seed": "random_state"}
@@ -157,6 +163,8 @@ class Factorisation(Estimator):
         values: ArrayLike | None = None,
         *,
         test: Ratings | None = None,
+        user_features: "DataFrame | Mapping[Hashable, Sequence[float]] | None" = None,
+        item_features: "DataFrame | Mapping[Hashable, Sequence[float]] | None" = None,
     ) -> Self:
         """Start a new chain on these ratings.
 
@@ -165,6 +173,10 @@ class Factorisation(Estimator):
             items: what they rated, if three sequences are given.
             values: the ratings, if three sequences are given.
             test: held-out ratings, whose error `curve_` follows.
+            user_features: numbers that are known of users, on which the prior mean of their rows depends: a
+                data frame whose index has their identifiers, or {identifier: numbers}. It has a row for every
+                user in the ratings; others are users without ratings, who are predicted by their features.
+            item_features: the same of items.
 
         Returns:
             The estimator itself.
@@ -172,15 +184,18 @@ class Factorisation(Estimator):
         self._check_settings()
         self._seed = new_seed(self.random_state)
         self.__dict__.pop("draws_", None)
-        self.ratings_ = as_ratings(ratings, items, values)
-        warn_if_constant(self.ratings_)
+        fitted = as_ratings(ratings, items, values)
+        warn_if_constant(fitted)
+        self.ratings_, covariates = with_features(fitted, user_features, item_features)
+        self.features_ = {name: x.features for name, x in covariates.items()}
         self._lookups = lookups(self.ratings_)
         chain = FactorChain(
-            self.ratings_,
+            fitted,
             self.factors,
             prior=self.prior,
             seed=self._seed,
             noise_by_user=self.noise_by_user,
+            covariates=covariates,
         )
         self.mean_ = chain.mean
         curve = None if test is None else ErrorCurve(row_numbers(self._lookups, test), test.values)
@@ -188,7 +203,7 @@ class Factorisation(Estimator):
             Progress("starting", self.num_passes, unit="passes", enabled=self.progress) as bar,
             Interruption(signal.SIGINT) as interruption,
         ):
-            draws, stopped = self._run(chain, curve, bar, interruption)
+            draws, stopped = run_chain(self, chain, curve, bar, interruption)
         if not draws:
             raise RuntimeError(f"the fit ended before its first draw: {stopped}.")
         self.draws_ = draws
@@ -197,49 +212,6 @@ class Factorisation(Estimator):
         if stopped is not None:
             warnings.warn(f"{stopped}; {len(self.draws_)} draws are used.", RuntimeWarning, stacklevel=2)
         return self
-
-    def _run(
-        self, chain: FactorChain, curve: ErrorCurve | None, bar: Progress, interruption: Interruption
-    ) -> tuple[list[Draw], str | None]:
-        """The draws of all passes, and why there are fewer than asked for."""
-        draws: list[Draw] = []
-        spacing = max(1, (self.num_passes - self.num_burn_in) // self.draws)
-        number = 0
-        for number in chain.passes(self._mover(chain), self.num_passes):
-            is_burned_in = number > self.num_burn_in
-            if is_burned_in and (self.num_passes - number) % spacing == 0:
-                draws.append(chain.draw())
-            note = "" if curve is None else f"test RMSE {curve.add(chain.draw(), is_burned_in):.4f}"
-            bar.update(number, description="sampling", note=note)
-            if interruption.asked:
-                return draws or [chain.draw()], f"interrupted after {number} of {self.num_passes} passes"
-        if number < self.num_passes:
-            return draws, f"the chain left the finite numbers in pass {number + 1}: {self._remedy(chain)}"
-        return draws, None
-
-    def _remedy(self, chain: FactorChain) -> str:
-        """What to do about a chain that diverges."""
-        if self.sampler == "gibbs":
-            return "write the ratings in another unit"
-        if np.median(chain.noise.precision) > _LARGE_PRECISION:
-            return (
-                "the ratings are explained with hardly any noise, in which minibatches take no stable steps; "
-                "give sampler='gibbs'"
-            )
-        return "take smaller steps, by step_size, or give sampler='gibbs'"
-
-    def _mover(self, chain: FactorChain) -> Mover:
-        """What moves the tables: exact draws, or after a start by them, minibatches."""
-        sweep = GibbsSweep(chain)
-        if self.sampler == "gibbs":
-            return sweep
-        for _ in chain.passes(sweep, _SWEEPS):
-            pass
-        batch_size = self.batch_size or math.ceil(len(self.ratings_) / _STEPS)
-        sampler = row_sampler(
-            self.sampler, chain, batch_size, self.step_size, self.friction, self.thermostat_mass
-        )
-        return MinibatchPass(chain, sampler, batch_size)
 
     def _fitted(self) -> list[Draw]:
         self._check_fitted()
@@ -250,6 +222,7 @@ class Factorisation(Estimator):
         arrays = {
             **with_prefix("ratings", arrays),
             **with_prefix("draws", draws_state(self.draws_)),
+            **with_prefix("features", features_state(self.features_)),
             "curve": np.array(self.curve_, float).reshape(-1, 2),
         }
         if self.running_mean_ is not None:
@@ -259,6 +232,7 @@ class Factorisation(Estimator):
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.ratings_ = restored_ratings(header["names"], without_prefix("ratings", arrays))
         self.draws_, self.mean_ = restored_draws(without_prefix("draws", arrays)), header["mean"]
+        self.features_ = restored_features(without_prefix("features", arrays))
         self.curve_ = [(float(now), float(mean)) for now, mean in arrays["curve"]]
         self.running_mean_ = arrays.get("running_mean")
         self._lookups = lookups(self.ratings_)
@@ -277,6 +251,7 @@ class Factorisation(Estimator):
         interval: float | None = None,
         clip: bool = False,
         rated: Mapping[Hashable, float] | None = None,
+        features: Mapping[str, float] | Sequence[float] | None = None,
     ) -> Any:
         """Posterior mean ratings of items by users.
 
@@ -288,6 +263,7 @@ class Factorisation(Estimator):
             interval: the probability of an interval to return too, such as 0.9.
             clip: whether means and intervals stay in the range of the ratings.
             rated: what someone new rated, {item: rating}.
+            features: of someone new, by the columns of user_features or in their order; None is their mean.
 
         Returns:
             The means; with `return_std` or `interval` a `Predictions`, whose std and interval are those of a
@@ -300,7 +276,7 @@ class Factorisation(Estimator):
         draws = self._fitted()
         if interval is not None and not 0 < interval < 1:
             raise ValueError(f"interval is a probability between 0 and 1; {interval!r} was given.")
-        predictions = summarise(*self._expected(draws, users, items, rated), interval)
+        predictions = summarise(*self._expected(draws, users, items, rated, features), interval)
         if clip:
             predictions = predictions.clipped(self.ratings_.range)
         if not return_std and interval is None:
@@ -313,22 +289,25 @@ class Factorisation(Estimator):
         users: Ratings | ArrayLike | None,
         items: ArrayLike | None,
         rated: Mapping[Hashable, float] | None,
+        features: Mapping[str, float] | Sequence[float] | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Expected ratings and standard deviations of their noise, for each draw (draws, n)."""
-        if rated is not None:
+        if rated is not None or features is not None:
             if users is not None:
-                raise ValueError("rated is for someone new: give None as the user, or leave rated out.")
-            return self._expected_of_new(draws, rated, self._lookups[1].find(items))
+                raise ValueError(
+                    "rated and features are for someone new: give None as the user, or leave them out."
+                )
+            return self._expected_of_new(draws, rated or {}, features, self._lookups[1].find(items))
         rows = row_numbers(self._lookups, users, items)
         noise = np.stack([draw.deviations[rows[0]] for draw in draws])
         return np.stack([draw.expected(*rows) for draw in draws]), noise
 
     def _expected_of_new(
-        self, draws: list[Draw], rated: Mapping[Hashable, float], items: np.ndarray
+        self, draws: list[Draw], rated: Mapping[Hashable, float], features: object, items: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        values = ratings_of_new(rated, self.ratings_.range)
+        values, x = ratings_of_new(rated, self.ratings_.range), row_of_new(features, self.features_["users"])
         generator = np.random.Generator(np.random.Philox(self._seed))
-        rows, noise = draw_new_users(draws, self._lookups[1].find(list(rated)), values, generator)
+        rows, noise = draw_new_users(draws, self._lookups[1].find(list(rated)), values, generator, x)
         expected = [expected_of_row(draw, row, items) for draw, row in zip(draws, rows, strict=True)]
         return np.stack(expected), np.repeat(noise[:, None], len(items), axis=1)
 
@@ -351,6 +330,7 @@ class Factorisation(Estimator):
         interval: float = 0.9,
         clip: bool = False,
         rated: Mapping[Hashable, float] | None = None,
+        features: Mapping[str, float] | Sequence[float] | None = None,
     ) -> list[Recommendation]:
         """The items with the highest expected ratings, without those rated already.
 
@@ -361,22 +341,23 @@ class Factorisation(Estimator):
                 the item, without the noise of a single rating.
             clip: whether means and intervals stay in the range of the ratings; the order does not change.
             rated: for someone new, {item: rating} in place of the user.
+            features: of someone new, as for `predict`.
 
         Returns:
             The items, the best first.
         """
         draws = self._fitted()
-        if (user is None) == (rated is None):
+        if (user is None) == (rated is None and features is None):
             raise ValueError("give a user, or what someone new has rated as rated={item: rating}.")
         everything = np.arange(self.ratings_.num_items)
-        if rated is None:
+        if user is not None:
             number = self._lookups[0].find(user)[0]
             rows = np.full_like(everything, number)
             per_draw = np.stack([draw.expected(rows, everything) for draw in draws])
             known = self.ratings_.items[self.ratings_.users == number]
         else:
-            per_draw, _ = self._expected_of_new(draws, rated, everything)
-            known = self._lookups[1].find(list(rated))
+            per_draw, _ = self._expected_of_new(draws, rated or {}, features, everything)
+            known = self._lookups[1].find(list(rated or {}))
         return recommended(per_draw, known, self.ratings_, count, interval, clip)
 
     def report(self, path: str | Path, *, test: Ratings | None = None, user: Hashable = None) -> Path:
