@@ -194,6 +194,16 @@ def test_items_without_ratings_are_predicted_by_their_features(fitted):
     assert {r.item for r in model.recommend(3, count=50)} >= set(cold)
 
 
+def test_an_item_of_a_new_kind_has_a_wider_interval():
+    """The column of the kind is 0 for all items with ratings: what it adds is not known."""
+    ratings, features, _ = made()
+    features = features.assign(kind=np.where(features.index == "i49", 1.0, 0.0))
+    features.loc["i49"] = [*features.loc["i48"].iloc[:2], 1.0]
+    model = fk.models.Factorisation(2, passes=60, progress=False).fit(*ratings, item_features=features)
+    known, new = model.predict([3, 3], ["i48", "i49"], return_std=True).std
+    assert new > 1.1 * known
+
+
 def test_a_row_without_ratings_has_the_prior_of_its_features(fitted):
     model, features, _ = fitted
     place = model.ratings_.item_names.tolist().index("i49")
@@ -276,7 +286,10 @@ FRAME = pd.DataFrame({"a": [1.0, 2, 3], "b": [0, 1, 1]}, index=[1, 2, 3])
             r"the column 'a' of item_features has 1 missing .* first of item 2",
         ),
         (FRAME.assign(a=[1.0, np.inf, 2]), r"the column 'a' of item_features has 1 missing or infinite"),
-        (FRAME.assign(a=[5.0, 5.0, 6.0]), r"'a' of item_features is the same for all items in the ratings"),
+        (
+            FRAME.assign(a=5.0),
+            r"the column 'a' of item_features has the same value in all rows.*: leave out a",
+        ),
         (
             FRAME.assign(b=["x", "y", "x"]),
             r"the column 'b' of item_features holds 'x', not a number: .*get_dummies",

@@ -66,7 +66,7 @@ def _covariates_of(given: object, what: str, names: np.ndarray) -> tuple[Covaria
             f"{f', nor for {len(missing) - 1:,} more' if len(missing) > 1 else ''}: add it.{other}"
         )
     fitted = values[[places[name] for name in names.tolist()]]
-    features = _fitted(fitted, tuple(map(str, frame.columns)), what)
+    features = _fitted(fitted, values, tuple(map(str, frame.columns)), what)
     known = set(names.tolist())
     further = [name for name in frame.index.tolist() if name not in known]
     new = features.coordinates(values[[places[name] for name in further]])
@@ -146,14 +146,19 @@ def _numbers(frame: Any, what: str) -> Float[np.ndarray, "n p"]:
     return np.stack(columns, 1)
 
 
-def _fitted(values: Float[np.ndarray, "n p"], columns: tuple[str, ...], what: str) -> Features:
-    mean, scale = values.mean(0), values.std(0)
-    constant = [name for name, x in zip(columns, scale <= 1e-9 * np.abs(values).max(0), strict=True) if x]
+def _fitted(
+    fitted: Float[np.ndarray, "n p"], values: Float[np.ndarray, "m p"], columns: tuple[str, ...], what: str
+) -> Features:
+    """The coordinates of the rows that are `fitted`, which are some of all `values`."""
+    constant = [name for name, x in zip(columns, np.ptp(values, axis=0) == 0, strict=True) if x]
     if constant:
         raise ValueError(
-            f"the column {constant[0]!r} of {what}_features is the same for all {what}s in the ratings, and "
-            f"tells nothing: leave out {listed(constant)}."
+            f"the column {constant[0]!r} of {what}_features has the same value in all rows, which tells "
+            f"nothing: leave out {listed(constant)}."
         )
-    standard = (values - mean) / scale
+    # A column that differs in rows without ratings alone, as a kind of items that is new, has a link with its
+    # prior: it makes these rows less certain.
+    scale = np.where(np.ptp(fitted, axis=0) > 0, fitted.std(0), values.std(0))
+    standard = (fitted - fitted.mean(0)) / scale
     squares, axes = np.linalg.eigh(standard.T @ standard)
-    return Features(columns, mean, scale, axes, np.maximum(squares, 0.0))
+    return Features(columns, fitted.mean(0), scale, axes, np.maximum(squares, 0.0))
