@@ -115,8 +115,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/factorisation/chain.py",
-        "chain.noise.precision[chain.users[self.order[name]]],",
-        "chain.noise.precision[chain.users],",
+        "chain.precisions[self.order[name]],",
+        "chain.precisions,",
         "ratings by items have the noise of other users",
         ("factorisation::users_who_rate_irregularly_have_wider_intervals",),
     ),
@@ -199,6 +199,41 @@ MUTATIONS = [
                 "prior.mean",
                 "someone new has no features",
                 "rows_have_the_mean_that_their_features_say",
+            ),
+        )
+    ),
+    *(
+        Mutation("models/factorisation/implicit.py", text, mistake, what, (f"implicit::{test}",))
+        for text, mistake, what, test in (
+            (
+                "- precision * features.T @ biases)",
+                ")",
+                "the zeros forget the biases of the other table",
+                "rows_have_the_weighted_normal_equations_of_all_pairs",
+            ),
+            (
+                "return 1 + 1 / weights, weights",
+                "return np.ones_like(weights), weights",
+                "pairs that were seen keep their zero",
+                "rows_have_the_weighted_normal_equations_of_all_pairs",
+            ),
+            (
+                "link=np.linalg.solve(P, prior.precision @ prior.link.T).T",
+                "link=prior.link",
+                "features pull rows as hard as zeros do",
+                "rows_have_the_weighted_normal_equations_of_all_pairs",
+            ),
+            (
+                "(1 - s) ** 2 - s**2",
+                "(1 - s) ** 2",
+                "the noise counts the zeros of pairs that were seen",
+                "squared_residuals_are_those_of_all_pairs",
+            ),
+            (
+                "discount[:most].sum()",
+                "discount.sum()",
+                "NDCG of users with few items is below 1 at best",
+                "recall_and_ndcg_are_those_of_a_hand",
             ),
         )
     ),

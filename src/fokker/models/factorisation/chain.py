@@ -146,6 +146,15 @@ class FactorChain:
             total += np.bincount(self.users[part], squares, len(total))
         return total
 
+    @property
+    def precisions(self) -> Float[np.ndarray, " ratings"]:
+        """τ of each rating."""
+        return self.noise.precision[self.users]
+
+    def prior_of(self, name: str, others: Float[np.ndarray, "columns d"]) -> Hyperparameters:
+        """The law of the rows of a table without its ratings; `others` are the rows of the other table."""
+        return self.hyperparameters[name]
+
     def shifts(self, name: str) -> Float[np.ndarray, "rows d"] | None:
         """What features add to the mean of each row of a table; None without features."""
         rows = self.covariates[name].rows
@@ -183,11 +192,12 @@ class GibbsSweep:
     def __call__(self, chain: FactorChain) -> None:
         """One sweep."""
         for name, other in (TABLES, TABLES[::-1]):
+            prior, covariates = chain.prior_of(name, chain.tables[other]), chain.covariates[name].rows
             chain.tables[name] = draw_rows(
                 chain.generator,
                 self.ratings[name],
                 chain.tables[other],
-                chain.hyperparameters[name],
-                chain.noise.precision[chain.users[self.order[name]]],
-                chain.shifts(name),
+                prior,
+                chain.precisions[self.order[name]],
+                covariates @ prior.link if covariates.shape[1] else None,
             )

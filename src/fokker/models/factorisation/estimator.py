@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fokker.datasets.ratings import Ratings
-from fokker.models.checks import one_of, optional, positive, whole
 from fokker.models.estimator import Estimator, RandomState, new_seed
-from fokker.models.factorisation.chain import Draw, FactorChain
+from fokker.models.factorisation.chain import Draw
 from fokker.models.factorisation.features import row_of_new, with_features
-from fokker.models.factorisation.fitting import run_chain
-from fokker.models.factorisation.hyperparameters import PRIORS
+from fokker.models.factorisation.fitting import new_chain, run_chain
+from fokker.models.factorisation.implicit import Ranking, as_rated, for_new_users, ranking_of
 from fokker.models.factorisation.inputs import (
+    as_counts,
     as_ratings,
     lookups,
     ratings_of_new,
@@ -34,6 +34,7 @@ from fokker.models.factorisation.predict import (
     rmse,
     summarise,
 )
+from fokker.models.factorisation.settings import PASSES, check_settings, refuse_for_scores
 from fokker.models.factorisation.stored import (
     draws_state,
     features_state,
@@ -48,12 +49,6 @@ from fokker.run.progress import Progress
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-# Passes where no number is given, by sampler: the exact draws of the first forget their start sooner.
-_PASSES = {"gibbs": 100, "sgnht": 300, "sghmc": 300, "sgld": 300}
-SAMPLERS = tuple(_PASSES)
-# What the samplers of minibatches alone take.
-_MINIBATCHES = ("batch_size", "step_size", "friction", "thermostat_mass")
 
 
 @dataclass(eq=False, repr=False)
@@ -73,6 +68,8 @@ class Factorisation(Estimator):
     model.recommend(rated={318: 5.0, 296: 4.5})              # for someone new
     ```
 
+    With `confidence` it learns from clicks, purchases or plays, and predicts scores that order the items.
+
     Args:
         factors: the length of U_u and V_i.
         sampler: how the rows (a_u, U_u) and (b_i, V_i) are moved. "gibbs" draws them exactly given all
@@ -82,6 +79,8 @@ class Factorisation(Estimator):
         prior: of μ and Λ: "normal-wishart", or "normal-gamma" for a diagonal Λ.
         noise_by_user: whether each user has a precision τ_u, Gamma with shape and rate learned, or all
             users have the same.
+        confidence: for counts of what was chosen in place of ratings: a pair that was seen n times has the
+            weight 1 + confidence·n, and every other pair the weight 1 (Hu et al. 2008); 1 is a good start.
         passes: over the ratings; None is 100 for "gibbs" and 300 for the others.
         burn_in: passes before the first draw; None is a third of them.
         draws: how many are stored, equally spaced.
@@ -101,6 +100,7 @@ class Factorisation(Estimator):
 
     _kind = "fitted factorisation"
     _rebuilt = ("ratings_", "draws_", "features_", "_lookups")
+    _attributes = ("_num_items",)
     _labels = ("names",)
 
     _renamed: ClassVar[dict[str, str]] = {"seed": "random_state"}
@@ -110,6 +110,7 @@ class Factorisation(Estimator):
     sampler: str = "gibbs"
     prior: str = "normal-wishart"
     noise_by_user: bool = True
+    confidence: float | None = None
     passes: int | None = None
     burn_in: int | None = None
     draws: int = 50
@@ -121,35 +122,12 @@ class Factorisation(Estimator):
     progress: bool = True
 
     def __post_init__(self) -> None:
-        self._check_settings()
-
-    def _check_settings(self) -> None:
-        """Raise where a parameter makes no sense: also in `fit`, because `set_params` changes them."""
-        for name in ("factors", "draws"):
-            whole(1)(name, getattr(self, name))
-        for name in ("passes", "batch_size"):
-            optional(whole(1))(name, getattr(self, name))
-        for name in ("step_size", "thermostat_mass", "friction"):
-            optional(positive)(name, getattr(self, name))
-        one_of(SAMPLERS)("sampler", self.sampler)
-        one_of(PRIORS)("prior", self.prior)
-        for name in _MINIBATCHES:
-            value = getattr(self, name)
-            if self.sampler == "gibbs" and value is not None:
-                raise ValueError(
-                    f"{name}={value!r} is for minibatches, which sampler='gibbs' does not take: leave it "
-                    "out, or give sampler='sgnht'."
-                )
-        if not 0 <= self.num_burn_in < self.num_passes:
-            raise ValueError(
-                f"burn_in={self.burn_in} of passes={self.num_passes} leaves no pass for draws: give fewer "
-                f"than {self.num_passes}."
-            )
+        check_settings(self)
 
     @property
     def num_passes(self) -> int:
         """The passes over the ratings: `passes`, or the default of the sampler."""
-        return _PASSES[self.sampler] if self.passes is None else self.passes
+        return PASSES[self.sampler] if self.passes is None else self.passes
 
     @property
     def num_burn_in(self) -> int:
@@ -171,7 +149,8 @@ class Factorisation(Estimator):
         Args:
             ratings: a `Ratings`; or the users of three sequences of one length.
             items: what they rated, if three sequences are given.
-            values: the ratings, if three sequences are given.
+            values: the ratings, if three sequences are given; with `confidence` how often a pair was seen, by
+                default once for each time that it is given.
             test: held-out ratings, whose error `curve_` follows.
             user_features: numbers that are known of users, on which the prior mean of their rows depends: a
                 data frame whose index has their identifiers, or {identifier: numbers}. It has a row for every
@@ -181,22 +160,20 @@ class Factorisation(Estimator):
         Returns:
             The estimator itself.
         """
-        self._check_settings()
+        check_settings(self)
         self._seed = new_seed(self.random_state)
         self.__dict__.pop("draws_", None)
-        fitted = as_ratings(ratings, items, values)
-        warn_if_constant(fitted)
+        if self.confidence is None:
+            fitted = as_ratings(ratings, items, values)
+            warn_if_constant(fitted)
+        else:
+            refuse_for_scores(self, test=test)
+            fitted = as_counts(ratings, items, values)
+        self._num_items = fitted.num_items
         self.ratings_, covariates = with_features(fitted, user_features, item_features)
         self.features_ = {name: x.features for name, x in covariates.items()}
         self._lookups = lookups(self.ratings_)
-        chain = FactorChain(
-            fitted,
-            self.factors,
-            prior=self.prior,
-            seed=self._seed,
-            noise_by_user=self.noise_by_user,
-            covariates=covariates,
-        )
+        chain = new_chain(self, fitted, covariates)
         self.mean_ = chain.mean
         curve = None if test is None else ErrorCurve(row_numbers(self._lookups, test), test.values)
         with (
@@ -262,7 +239,7 @@ class Factorisation(Estimator):
             return_std: whether to return standard deviations too.
             interval: the probability of an interval to return too, such as 0.9.
             clip: whether means and intervals stay in the range of the ratings.
-            rated: what someone new rated, {item: rating}.
+            rated: what someone new rated, {item: rating}; with `confidence`, {item: how often}.
             features: of someone new, by the columns of user_features or in their order; None is their mean.
 
         Returns:
@@ -274,6 +251,7 @@ class Factorisation(Estimator):
         ```
         """
         draws = self._fitted()
+        refuse_for_scores(self, interval=interval, return_std=return_std or None, clip=clip or None)
         if interval is not None and not 0 < interval < 1:
             raise ValueError(f"interval is a probability between 0 and 1; {interval!r} was given.")
         predictions = summarise(*self._expected(draws, users, items, rated, features), interval)
@@ -305,9 +283,15 @@ class Factorisation(Estimator):
     def _expected_of_new(
         self, draws: list[Draw], rated: Mapping[Hashable, float], features: object, items: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        values, x = ratings_of_new(rated, self.ratings_.range), row_of_new(features, self.features_["users"])
+        x = row_of_new(features, self.features_["users"])
+        bounds = self.ratings_.range if self.confidence is None else None
+        values, weights = ratings_of_new(rated, bounds), np.ones(len(rated))
+        if self.confidence is not None:
+            values, weights = as_rated(values, self.confidence)
+            draws = for_new_users(draws, self._num_items)
         generator = np.random.Generator(np.random.Philox(self._seed))
-        rows, noise = draw_new_users(draws, self._lookups[1].find(list(rated)), values, generator, x)
+        known = self._lookups[1].find(list(rated))
+        rows, noise = draw_new_users(draws, known, values, generator, x, weights)
         expected = [expected_of_row(draw, row, items) for draw, row in zip(draws, rows, strict=True)]
         return np.stack(expected), np.repeat(noise[:, None], len(items), axis=1)
 
@@ -318,9 +302,36 @@ class Factorisation(Estimator):
         values: ArrayLike | None = None,
     ) -> float:
         """The root mean squared error of the posterior mean on ratings, given as in `fit`."""
+        if self.confidence is not None:
+            raise ValueError(
+                "with confidence there is no error of ratings: ranking(test) has recall and NDCG."
+            )
         if isinstance(ratings, Ratings):
             values = ratings.values
         return rmse(self.predict(ratings, items), np.asarray(values, float))
+
+    def ranking(
+        self, test: Ratings | ArrayLike, items: ArrayLike | None = None, *, count: int = 20
+    ) -> Ranking:
+        """How well held-out items stand among those recommended.
+
+        Args:
+            test: pairs that were held out, a `Ratings`; or their users.
+            items: their items, if users are given.
+            count: how many items are recommended to each user.
+
+        Returns:
+            Recall, the share of held-out items among those recommended (of at most `count`), and NDCG, which
+            weighs them by their places: means over the users of `test`.
+        """
+        rows, everything = row_numbers(self._lookups, test, items), np.arange(self.ratings_.num_items)
+        draws = self._fitted()
+
+        def scores(user: int) -> np.ndarray:
+            numbers = np.full_like(everything, user)
+            return np.mean([draw.expected(numbers, everything) for draw in draws], 0)
+
+        return ranking_of(scores, self.ratings_, rows, count)
 
     def recommend(
         self,
@@ -347,6 +358,7 @@ class Factorisation(Estimator):
             The items, the best first.
         """
         draws = self._fitted()
+        refuse_for_scores(self, clip=clip or None)
         if (user is None) == (rated is None and features is None):
             raise ValueError("give a user, or what someone new has rated as rated={item: rating}.")
         everything = np.arange(self.ratings_.num_items)

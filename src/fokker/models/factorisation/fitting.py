@@ -1,11 +1,15 @@
 """The passes of a fit: which sampler moves the tables, and which states are stored."""
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import Draw, FactorChain, GibbsSweep, Mover
+from fokker.models.factorisation.features import Covariates
+from fokker.models.factorisation.implicit import ImplicitChain
 from fokker.models.factorisation.minibatches import MinibatchPass, row_sampler
 from fokker.models.factorisation.predict import ErrorCurve
 from fokker.run.interruption import Interruption
@@ -18,6 +22,14 @@ if TYPE_CHECKING:
 _SWEEPS, _STEPS = 20, 80
 # A precision of the noise, of standardised ratings, for which the masses of minibatches are far too small.
 _LARGE_PRECISION = 20.0
+
+
+def new_chain(model: "Factorisation", ratings: Ratings, covariates: Mapping[str, Covariates]) -> FactorChain:
+    """The chain of ratings, or with `confidence` of counts."""
+    settings: dict[str, Any] = {"prior": model.prior, "seed": model._seed, "covariates": covariates}
+    if model.confidence is None:
+        return FactorChain(ratings, model.factors, noise_by_user=model.noise_by_user, **settings)
+    return ImplicitChain(ratings, model.factors, confidence=model.confidence, **settings)
 
 
 def run_chain(

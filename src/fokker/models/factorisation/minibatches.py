@@ -67,7 +67,7 @@ class MinibatchPass:
             for name, h in chain.hyperparameters.items()
         }
         # Of each rating, as a lazy step knows the rows of a batch by other numbers.
-        data = {**self.data, "precision": jnp.asarray(chain.noise.precision[chain.users].astype(np.float32))}
+        data = {**self.data, "precision": jnp.asarray(chain.precisions.astype(np.float32))}
         for name, numbers in zip(TABLES, (chain.users, chain.items), strict=True):
             shifts = chain.shifts(name)
             if shifts is not None:
