@@ -20,6 +20,7 @@ from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.checks import one_of, optional, positive, whole, within
 from fokker.models.estimator import new_seed
 from fokker.models.factorisation.chain import TABLES, Draw
+from fokker.models.factorisation.features import no_covariates
 from fokker.models.factorisation.hyperparameters import Hyperparameters, equal_noise
 from fokker.models.topics.settings import DECLARED, Settings
 
@@ -100,7 +101,7 @@ def test_identifiers_come_back_or_are_refused_by_name(names, refused, tmp_path):
     model._seed, model.mean_, model.running_mean_, model.curve_ = 0, 1.0, None, [(0.0, 1.0)]
     hyperparameters = Hyperparameters(*(np.ones(1) for _ in Hyperparameters._fields))
     tables = {name: np.ones((4, 1)) for name in TABLES}
-    model.ratings_ = ratings
+    model.ratings_, model.features_ = ratings, {name: no_covariates(4).features for name in TABLES}
     model.draws_ = [
         Draw(*tables.values(), dict.fromkeys(TABLES, hyperparameters), equal_noise(1.0, 4), 1.0, 1.0)
     ]

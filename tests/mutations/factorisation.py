@@ -115,8 +115,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/factorisation/chain.py",
-        "chain.noise.precision[chain.users[self.order[name]]],",
-        "chain.noise.precision[chain.users],",
+        "chain.precisions[self.order[name]],",
+        "chain.precisions,",
         "ratings by items have the noise of other users",
         ("factorisation::users_who_rate_irregularly_have_wider_intervals",),
     ),
@@ -147,5 +147,94 @@ MUTATIONS = [
         "        return _with_rows(state, z, state.step, seen)",
         "rows that are brought up to date are brought up again",
         ("factorisation::after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing",),
+    ),
+    *(
+        Mutation(f"models/factorisation/{file}", text, mistake, what, (f"side_information::{test}",))
+        for file, text, mistake, what, test in (
+            (
+                "hyperparameters.py",
+                "scatter = scatter - sums.slopes.T @ (sums.slopes / weights)",
+                "scatter = scatter - 0.5 * sums.slopes.T @ (sums.slopes / weights)",
+                "the precision of rows forgets a half of what features explain",
+                "links_have_the_moments_of_a_regression",
+            ),
+            (
+                "hyperparameters.py",
+                "np.sqrt(total / weights)",
+                "np.sqrt(1 / weights)",
+                "links are drawn too narrow",
+                "links_and_their_precision_keep_the_joint_distribution",
+            ),
+            (
+                "hyperparameters.py",
+                "generator.gamma(_SHAPE + link.size / 2,",
+                "generator.gamma(_SHAPE + len(link) / 2,",
+                "the precision of links counts columns and not numbers",
+                "links_and_their_precision_keep_the_joint_distribution",
+            ),
+            (
+                "hyperparameters.py",
+                "np.sum(link @ precision * link) / 2",
+                "np.sum(link * link) / 2",
+                "the precision of links forgets that of rows",
+                "links_and_their_precision_keep_the_joint_distribution",
+            ),
+            (
+                "conditional.py",
+                "force += (shifts[part] @ prior.precision).T",
+                "force += shifts[part].T",
+                "features pull rows without the precision of their prior",
+                "rows_have_the_mean_that_their_features_say",
+            ),
+            (
+                "minibatches.py",
+                "chain.tables[name] = chain.tables[name] + shift",
+                "pass",
+                "minibatches leave rows without what their features add",
+                "minibatches_move_rows_without_what_features_add",
+            ),
+            (
+                "predict.py",
+                "(prior.mean + x @ prior.link)",
+                "prior.mean",
+                "someone new has no features",
+                "rows_have_the_mean_that_their_features_say",
+            ),
+        )
+    ),
+    *(
+        Mutation("models/factorisation/implicit.py", text, mistake, what, (f"implicit::{test}",))
+        for text, mistake, what, test in (
+            (
+                "- precision * features.T @ biases)",
+                ")",
+                "the zeros forget the biases of the other table",
+                "rows_have_the_weighted_normal_equations_of_all_pairs",
+            ),
+            (
+                "return 1 + 1 / weights, weights",
+                "return np.ones_like(weights), weights",
+                "pairs that were seen keep their zero",
+                "rows_have_the_weighted_normal_equations_of_all_pairs",
+            ),
+            (
+                "link=np.linalg.solve(P, prior.precision @ prior.link.T).T",
+                "link=prior.link",
+                "features pull rows as hard as zeros do",
+                "rows_have_the_weighted_normal_equations_of_all_pairs",
+            ),
+            (
+                "(1 - s) ** 2 - s**2",
+                "(1 - s) ** 2",
+                "the noise counts the zeros of pairs that were seen",
+                "squared_residuals_are_those_of_all_pairs",
+            ),
+            (
+                "discount[:most].sum()",
+                "discount.sum()",
+                "NDCG of users with few items is below 1 at best",
+                "recall_and_ndcg_are_those_of_a_hand",
+            ),
+        )
     ),
 ]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fokker.cli import check, cite, data, lab, lda, sample, studio
+from fokker.cli import check, cite, data, lab, lda, ratings, sample, studio
 from fokker.cli.console import show_error
 from fokker.cli.flags import with_flags
 from fokker.cli.help import Command, Group
@@ -25,7 +25,7 @@ app.add_typer(data.app, name="data")
 _OF_RUNS = (sample.resume, sample.report, sample.predict)  # they go on with a run of `fokker sample`
 _COMMANDS = (
     *(lab.demo, check.check, check.complete, sample.sample, *_OF_RUNS),
-    *(lab.reproduce, studio.studio, cite.cite),
+    *(ratings.ratings, lab.reproduce, studio.studio, cite.cite),
 )
 for _command in _COMMANDS:
     app.command()(_command)

@@ -1,21 +1,24 @@
 """Data sets in the files in which they are published. Nothing here needs JAX.
 
-`read_ratings` and `mnist` read them. `fokker data` lists, downloads and checks those that are known.
+`read_ratings`, `read_features` and `mnist` read them. `fokker data` lists, downloads and checks those that
+are known.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fokker.datasets.features import read_features
     from fokker.datasets.images import Images, mnist, read_idx
     from fokker.datasets.ratings import Ratings, read_ratings
 
-__all__ = ["Images", "Ratings", "mnist", "read_idx", "read_ratings"]
+__all__ = ["Images", "Ratings", "mnist", "read_features", "read_idx", "read_ratings"]
 
 _HOMES = {
     "Images": "images",
     "Ratings": "ratings",
     "mnist": "images",
+    "read_features": "features",
     "read_idx": "images",
     "read_ratings": "ratings",
 }

@@ -1,6 +1,6 @@
 """The Markov chain of a factorisation: its tables are moved, then the hyperparameters drawn given them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.conditional import draw_rows
+from fokker.models.factorisation.features import Covariates, no_covariates
 from fokker.models.factorisation.hyperparameters import (
     Hyperparameters,
     Noise,
@@ -73,11 +74,19 @@ class FactorChain:
 
     Ratings are standardised to mean 0 and variance 1 by `mean` and `scale`, so that priors and step sizes
     mean the same in every unit: `values`. After each move of the tables, μ and Λ of both and the noise,
-    of each user or one for all, are drawn given them.
+    of each user or one for all, are drawn given them. With `covariates`, by table, the mean of a row depends
+    on its features; their rows without ratings are no part of the chain, and are drawn for `draw` alone.
     """
 
     def __init__(
-        self, ratings: Ratings, factors: int, *, prior: str, seed: int, noise_by_user: bool = True
+        self,
+        ratings: Ratings,
+        factors: int,
+        *,
+        prior: str,
+        seed: int,
+        noise_by_user: bool = True,
+        covariates: Mapping[str, Covariates] | None = None,
     ) -> None:
         values = np.asarray(ratings.values, np.float64)
         self.mean, self.scale = float(values.mean()), float(values.std()) if is_varied(values) else 1.0
@@ -85,13 +94,19 @@ class FactorChain:
         self.counts = np.bincount(ratings.users, minlength=ratings.num_users)
         self.prior, self.seed, self.noise_by_user = prior, seed, noise_by_user
         self.generator = np.random.Generator(np.random.Philox(seed))
-        self.hyperparameters = {name: initial_hyperparameters(factors + 1) for name in TABLES}
+        # Of its own, so that the chain is the same whether or not draws are made on the way.
+        self.generator_of_new = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 1])))
+        rows = {"users": ratings.num_users, "items": ratings.num_items}
+        self.covariates = covariates or {name: no_covariates(number) for name, number in rows.items()}
+        self.hyperparameters = {
+            name: initial_hyperparameters(factors + 1, len(self.covariates[name].features.columns))
+            for name in TABLES
+        }
         self.noise = equal_noise(1.0, ratings.num_users)
         if noise_by_user:
             self.noise = self.noise._replace(shape=_SHAPE, rate=_SHAPE)
         self.tables = {
-            name: _START * self.generator.standard_normal((rows, factors + 1))
-            for name, rows in zip(TABLES, (ratings.num_users, ratings.num_items), strict=True)
+            name: _START * self.generator.standard_normal((rows[name], factors + 1)) for name in TABLES
         }
 
     def advance(self, move: Mover) -> bool:
@@ -104,8 +119,10 @@ class FactorChain:
         for name, table in self.tables.items():
             mean = table.mean(0, dtype=float)
             deviations = table - mean
-            sums = RowSums(len(table), mean, deviations.T @ deviations)
-            self.hyperparameters[name] = draw_hyperparameters(self.generator, sums, self.prior)
+            features, rows, _ = self.covariates[name]
+            sums = RowSums(len(table), mean, deviations.T @ deviations, rows.T @ deviations, features.squares)
+            before = self.hyperparameters[name].link_precision
+            self.hyperparameters[name] = draw_hyperparameters(self.generator, sums, self.prior, before)
         if self.noise_by_user:
             self.noise = draw_noise(self.generator, self.noise, self.counts, squares)
         else:
@@ -129,10 +146,33 @@ class FactorChain:
             total += np.bincount(self.users[part], squares, len(total))
         return total
 
+    @property
+    def precisions(self) -> Float[np.ndarray, " ratings"]:
+        """τ of each rating."""
+        return self.noise.precision[self.users]
+
+    def prior_of(self, name: str, others: Float[np.ndarray, "columns d"]) -> Hyperparameters:
+        """The law of the rows of a table without its ratings; `others` are the rows of the other table."""
+        return self.hyperparameters[name]
+
+    def shifts(self, name: str) -> Float[np.ndarray, "rows d"] | None:
+        """What features add to the mean of each row of a table; None without features."""
+        rows = self.covariates[name].rows
+        return rows @ self.hyperparameters[name].link if rows.shape[1] else None
+
     def draw(self) -> Draw:
-        """The tables, with what was drawn given them."""
-        users, items = (self.tables[name].astype(np.float32) for name in TABLES)
-        return Draw(users, items, dict(self.hyperparameters), self.noise, self.mean, self.scale)
+        """The tables, with what was drawn given them, and at their ends the rows without ratings."""
+        users, items = (
+            np.concatenate(
+                [self.tables[name], h.draw(self.generator_of_new, self.covariates[name].new)]
+            ).astype(np.float32)
+            for name, h in self.hyperparameters.items()
+        )
+        new = self.generator_of_new.gamma(
+            self.noise.shape, 1 / self.noise.rate, len(users) - len(self.counts)
+        )
+        noise = self.noise._replace(precision=np.concatenate([self.noise.precision, new]))
+        return Draw(users, items, dict(self.hyperparameters), noise, self.mean, self.scale)
 
 
 class GibbsSweep:
@@ -152,10 +192,12 @@ class GibbsSweep:
     def __call__(self, chain: FactorChain) -> None:
         """One sweep."""
         for name, other in (TABLES, TABLES[::-1]):
+            prior, covariates = chain.prior_of(name, chain.tables[other]), chain.covariates[name].rows
             chain.tables[name] = draw_rows(
                 chain.generator,
                 self.ratings[name],
                 chain.tables[other],
-                chain.hyperparameters[name],
-                chain.noise.precision[chain.users[self.order[name]]],
+                prior,
+                chain.precisions[self.order[name]],
+                covariates @ prior.link if covariates.shape[1] else None,
             )

@@ -24,11 +24,13 @@ def draw_rows(
     others: Float[np.ndarray, "columns d"],
     prior: Hyperparameters,
     precisions: Float[np.ndarray, " ratings"],
+    shifts: Float[np.ndarray, "rows d"] | None = None,
 ) -> Float[np.ndarray, "rows d"]:
     """All rows of a table.
 
     `ratings`: standardised, a row of a sparse matrix for each row of the table. `others`: the other table.
-    `precisions`: τ of each rating, in the order of the sparse matrix.
+    `precisions`: τ of each rating, in the order of the sparse matrix. `shifts`: what features add to μ in
+    each row.
     """
     d = others.shape[1]
     features = others.copy()
@@ -44,6 +46,8 @@ def draw_rows(
         part = slice(first, first + size)
         # One column per row of the table: NumPy loops over the long axis, and not over many small matrices.
         force = (residuals[part] @ features).T + pull[:, None]
+        if shifts is not None:
+            force += (shifts[part] @ prior.precision).T
         precision = np.empty((d, d, force.shape[1]))
         precision[below] = (weights[part] @ products).T + prior.precision[below][:, None]
         rows[part] = draw_gaussians(generator, precision, force).T

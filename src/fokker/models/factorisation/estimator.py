@@ -1,29 +1,29 @@
 """`fk.models.Factorisation`: ratings of items by users, as biases and factors with a posterior."""
 
-import math
 import signal
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fokker.datasets.ratings import Ratings
-from fokker.models.checks import one_of, optional, positive, whole
 from fokker.models.estimator import Estimator, RandomState, new_seed
-from fokker.models.factorisation.chain import Draw, FactorChain, GibbsSweep, Mover
-from fokker.models.factorisation.hyperparameters import PRIORS
+from fokker.models.factorisation.chain import Draw
+from fokker.models.factorisation.features import row_of_new, with_features
+from fokker.models.factorisation.fitting import new_chain, run_chain
+from fokker.models.factorisation.implicit import Ranking, as_rated, for_new_users, ranking_of
 from fokker.models.factorisation.inputs import (
+    as_counts,
     as_ratings,
     lookups,
     ratings_of_new,
     row_numbers,
     warn_if_constant,
 )
-from fokker.models.factorisation.minibatches import MinibatchPass, row_sampler
 from fokker.models.factorisation.predict import (
     ErrorCurve,
     Predictions,
@@ -34,20 +34,21 @@ from fokker.models.factorisation.predict import (
     rmse,
     summarise,
 )
-from fokker.models.factorisation.stored import draws_state, ratings_state, restored_draws, restored_ratings
+from fokker.models.factorisation.settings import PASSES, check_settings, refuse_for_scores
+from fokker.models.factorisation.stored import (
+    draws_state,
+    features_state,
+    ratings_state,
+    restored_draws,
+    restored_features,
+    restored_ratings,
+)
 from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
 
-# Passes where no number is given, by sampler: the exact draws of the first forget their start sooner.
-_PASSES = {"gibbs": 100, "sgnht": 300, "sghmc": 300, "sgld": 300}
-SAMPLERS = tuple(_PASSES)
-# What the samplers of minibatches alone take.
-_MINIBATCHES = ("batch_size", "step_size", "friction", "thermostat_mass")
-# Sweeps of the Gibbs sampler where minibatches start, and their steps per pass if no batch size is given.
-_SWEEPS, _STEPS = 20, 80
-# A precision of the noise, of standardised ratings, for which the masses of minibatches are far too small.
-_LARGE_PRECISION = 20.0
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(eq=False, repr=False)
@@ -67,6 +68,8 @@ class Factorisation(Estimator):
     model.recommend(rated={318: 5.0, 296: 4.5})              # for someone new
     ```
 
+    With `confidence` it learns from clicks, purchases or plays, and predicts scores that order the items.
+
     Args:
         factors: the length of U_u and V_i.
         sampler: how the rows (a_u, U_u) and (b_i, V_i) are moved. "gibbs" draws them exactly given all
@@ -76,6 +79,8 @@ class Factorisation(Estimator):
         prior: of μ and Λ: "normal-wishart", or "normal-gamma" for a diagonal Λ.
         noise_by_user: whether each user has a precision τ_u, Gamma with shape and rate learned, or all
             users have the same.
+        confidence: for counts of what was chosen in place of ratings: a pair that was seen n times has the
+            weight 1 + confidence·n, and every other pair the weight 1 (Hu et al. 2008); 1 is a good start.
         passes: over the ratings; None is 100 for "gibbs" and 300 for the others.
         burn_in: passes before the first draw; None is a third of them.
         draws: how many are stored, equally spaced.
@@ -94,7 +99,8 @@ class Factorisation(Estimator):
     """
 
     _kind = "fitted factorisation"
-    _rebuilt = ("ratings_", "draws_", "_lookups")
+    _rebuilt = ("ratings_", "draws_", "features_", "_lookups")
+    _attributes = ("_num_items",)
     _labels = ("names",)
 
     _renamed: ClassVar[dict[str, str]] = {"seed": "random_state"}
@@ -104,6 +110,7 @@ class Factorisation(Estimator):
     sampler: str = "gibbs"
     prior: str = "normal-wishart"
     noise_by_user: bool = True
+    confidence: float | None = None
     passes: int | None = None
     burn_in: int | None = None
     draws: int = 50
@@ -115,35 +122,12 @@ class Factorisation(Estimator):
     progress: bool = True
 
     def __post_init__(self) -> None:
-        self._check_settings()
-
-    def _check_settings(self) -> None:
-        """Raise where a parameter makes no sense: also in `fit`, because `set_params` changes them."""
-        for name in ("factors", "draws"):
-            whole(1)(name, getattr(self, name))
-        for name in ("passes", "batch_size"):
-            optional(whole(1))(name, getattr(self, name))
-        for name in ("step_size", "thermostat_mass", "friction"):
-            optional(positive)(name, getattr(self, name))
-        one_of(SAMPLERS)("sampler", self.sampler)
-        one_of(PRIORS)("prior", self.prior)
-        for name in _MINIBATCHES:
-            value = getattr(self, name)
-            if self.sampler == "gibbs" and value is not None:
-                raise ValueError(
-                    f"{name}={value!r} is for minibatches, which sampler='gibbs' does not take: leave it "
-                    "out, or give sampler='sgnht'."
-                )
-        if not 0 <= self.num_burn_in < self.num_passes:
-            raise ValueError(
-                f"burn_in={self.burn_in} of passes={self.num_passes} leaves no pass for draws: give fewer "
-                f"than {self.num_passes}."
-            )
+        check_settings(self)
 
     @property
     def num_passes(self) -> int:
         """The passes over the ratings: `passes`, or the default of the sampler."""
-        return _PASSES[self.sampler] if self.passes is None else self.passes
+        return PASSES[self.sampler] if self.passes is None else self.passes
 
     @property
     def num_burn_in(self) -> int:
@@ -157,38 +141,46 @@ class Factorisation(Estimator):
         values: ArrayLike | None = None,
         *,
         test: Ratings | None = None,
+        user_features: "DataFrame | Mapping[Hashable, Sequence[float]] | None" = None,
+        item_features: "DataFrame | Mapping[Hashable, Sequence[float]] | None" = None,
     ) -> Self:
         """Start a new chain on these ratings.
 
         Args:
             ratings: a `Ratings`; or the users of three sequences of one length.
             items: what they rated, if three sequences are given.
-            values: the ratings, if three sequences are given.
+            values: the ratings, if three sequences are given; with `confidence` how often a pair was seen, by
+                default once for each time that it is given.
             test: held-out ratings, whose error `curve_` follows.
+            user_features: numbers that are known of users, on which the prior mean of their rows depends: a
+                data frame whose index has their identifiers, or {identifier: numbers}. It has a row for every
+                user in the ratings; others are users without ratings, who are predicted by their features.
+            item_features: the same of items.
 
         Returns:
             The estimator itself.
         """
-        self._check_settings()
+        check_settings(self)
         self._seed = new_seed(self.random_state)
         self.__dict__.pop("draws_", None)
-        self.ratings_ = as_ratings(ratings, items, values)
-        warn_if_constant(self.ratings_)
+        if self.confidence is None:
+            fitted = as_ratings(ratings, items, values)
+            warn_if_constant(fitted)
+        else:
+            refuse_for_scores(self, test=test)
+            fitted = as_counts(ratings, items, values)
+        self._num_items = fitted.num_items
+        self.ratings_, covariates = with_features(fitted, user_features, item_features)
+        self.features_ = {name: x.features for name, x in covariates.items()}
         self._lookups = lookups(self.ratings_)
-        chain = FactorChain(
-            self.ratings_,
-            self.factors,
-            prior=self.prior,
-            seed=self._seed,
-            noise_by_user=self.noise_by_user,
-        )
+        chain = new_chain(self, fitted, covariates)
         self.mean_ = chain.mean
         curve = None if test is None else ErrorCurve(row_numbers(self._lookups, test), test.values)
         with (
             Progress("starting", self.num_passes, unit="passes", enabled=self.progress) as bar,
             Interruption(signal.SIGINT) as interruption,
         ):
-            draws, stopped = self._run(chain, curve, bar, interruption)
+            draws, stopped = run_chain(self, chain, curve, bar, interruption)
         if not draws:
             raise RuntimeError(f"the fit ended before its first draw: {stopped}.")
         self.draws_ = draws
@@ -197,49 +189,6 @@ class Factorisation(Estimator):
         if stopped is not None:
             warnings.warn(f"{stopped}; {len(self.draws_)} draws are used.", RuntimeWarning, stacklevel=2)
         return self
-
-    def _run(
-        self, chain: FactorChain, curve: ErrorCurve | None, bar: Progress, interruption: Interruption
-    ) -> tuple[list[Draw], str | None]:
-        """The draws of all passes, and why there are fewer than asked for."""
-        draws: list[Draw] = []
-        spacing = max(1, (self.num_passes - self.num_burn_in) // self.draws)
-        number = 0
-        for number in chain.passes(self._mover(chain), self.num_passes):
-            is_burned_in = number > self.num_burn_in
-            if is_burned_in and (self.num_passes - number) % spacing == 0:
-                draws.append(chain.draw())
-            note = "" if curve is None else f"test RMSE {curve.add(chain.draw(), is_burned_in):.4f}"
-            bar.update(number, description="sampling", note=note)
-            if interruption.asked:
-                return draws or [chain.draw()], f"interrupted after {number} of {self.num_passes} passes"
-        if number < self.num_passes:
-            return draws, f"the chain left the finite numbers in pass {number + 1}: {self._remedy(chain)}"
-        return draws, None
-
-    def _remedy(self, chain: FactorChain) -> str:
-        """What to do about a chain that diverges."""
-        if self.sampler == "gibbs":
-            return "write the ratings in another unit"
-        if np.median(chain.noise.precision) > _LARGE_PRECISION:
-            return (
-                "the ratings are explained with hardly any noise, in which minibatches take no stable steps; "
-                "give sampler='gibbs'"
-            )
-        return "take smaller steps, by step_size, or give sampler='gibbs'"
-
-    def _mover(self, chain: FactorChain) -> Mover:
-        """What moves the tables: exact draws, or after a start by them, minibatches."""
-        sweep = GibbsSweep(chain)
-        if self.sampler == "gibbs":
-            return sweep
-        for _ in chain.passes(sweep, _SWEEPS):
-            pass
-        batch_size = self.batch_size or math.ceil(len(self.ratings_) / _STEPS)
-        sampler = row_sampler(
-            self.sampler, chain, batch_size, self.step_size, self.friction, self.thermostat_mass
-        )
-        return MinibatchPass(chain, sampler, batch_size)
 
     def _fitted(self) -> list[Draw]:
         self._check_fitted()
@@ -250,6 +199,7 @@ class Factorisation(Estimator):
         arrays = {
             **with_prefix("ratings", arrays),
             **with_prefix("draws", draws_state(self.draws_)),
+            **with_prefix("features", features_state(self.features_)),
             "curve": np.array(self.curve_, float).reshape(-1, 2),
         }
         if self.running_mean_ is not None:
@@ -259,6 +209,7 @@ class Factorisation(Estimator):
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.ratings_ = restored_ratings(header["names"], without_prefix("ratings", arrays))
         self.draws_, self.mean_ = restored_draws(without_prefix("draws", arrays)), header["mean"]
+        self.features_ = restored_features(without_prefix("features", arrays))
         self.curve_ = [(float(now), float(mean)) for now, mean in arrays["curve"]]
         self.running_mean_ = arrays.get("running_mean")
         self._lookups = lookups(self.ratings_)
@@ -277,6 +228,7 @@ class Factorisation(Estimator):
         interval: float | None = None,
         clip: bool = False,
         rated: Mapping[Hashable, float] | None = None,
+        features: Mapping[str, float] | Sequence[float] | None = None,
     ) -> Any:
         """Posterior mean ratings of items by users.
 
@@ -287,7 +239,8 @@ class Factorisation(Estimator):
             return_std: whether to return standard deviations too.
             interval: the probability of an interval to return too, such as 0.9.
             clip: whether means and intervals stay in the range of the ratings.
-            rated: what someone new rated, {item: rating}.
+            rated: what someone new rated, {item: rating}; with `confidence`, {item: how often}.
+            features: of someone new, by the columns of user_features or in their order; None is their mean.
 
         Returns:
             The means; with `return_std` or `interval` a `Predictions`, whose std and interval are those of a
@@ -298,9 +251,10 @@ class Factorisation(Estimator):
         ```
         """
         draws = self._fitted()
+        refuse_for_scores(self, interval=interval, return_std=return_std or None, clip=clip or None)
         if interval is not None and not 0 < interval < 1:
             raise ValueError(f"interval is a probability between 0 and 1; {interval!r} was given.")
-        predictions = summarise(*self._expected(draws, users, items, rated), interval)
+        predictions = summarise(*self._expected(draws, users, items, rated, features), interval)
         if clip:
             predictions = predictions.clipped(self.ratings_.range)
         if not return_std and interval is None:
@@ -313,22 +267,31 @@ class Factorisation(Estimator):
         users: Ratings | ArrayLike | None,
         items: ArrayLike | None,
         rated: Mapping[Hashable, float] | None,
+        features: Mapping[str, float] | Sequence[float] | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Expected ratings and standard deviations of their noise, for each draw (draws, n)."""
-        if rated is not None:
+        if rated is not None or features is not None:
             if users is not None:
-                raise ValueError("rated is for someone new: give None as the user, or leave rated out.")
-            return self._expected_of_new(draws, rated, self._lookups[1].find(items))
+                raise ValueError(
+                    "rated and features are for someone new: give None as the user, or leave them out."
+                )
+            return self._expected_of_new(draws, rated or {}, features, self._lookups[1].find(items))
         rows = row_numbers(self._lookups, users, items)
         noise = np.stack([draw.deviations[rows[0]] for draw in draws])
         return np.stack([draw.expected(*rows) for draw in draws]), noise
 
     def _expected_of_new(
-        self, draws: list[Draw], rated: Mapping[Hashable, float], items: np.ndarray
+        self, draws: list[Draw], rated: Mapping[Hashable, float], features: object, items: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        values = ratings_of_new(rated, self.ratings_.range)
+        x = row_of_new(features, self.features_["users"])
+        bounds = self.ratings_.range if self.confidence is None else None
+        values, weights = ratings_of_new(rated, bounds), np.ones(len(rated))
+        if self.confidence is not None:
+            values, weights = as_rated(values, self.confidence)
+            draws = for_new_users(draws, self._num_items)
         generator = np.random.Generator(np.random.Philox(self._seed))
-        rows, noise = draw_new_users(draws, self._lookups[1].find(list(rated)), values, generator)
+        known = self._lookups[1].find(list(rated))
+        rows, noise = draw_new_users(draws, known, values, generator, x, weights)
         expected = [expected_of_row(draw, row, items) for draw, row in zip(draws, rows, strict=True)]
         return np.stack(expected), np.repeat(noise[:, None], len(items), axis=1)
 
@@ -339,9 +302,36 @@ class Factorisation(Estimator):
         values: ArrayLike | None = None,
     ) -> float:
         """The root mean squared error of the posterior mean on ratings, given as in `fit`."""
+        if self.confidence is not None:
+            raise ValueError(
+                "with confidence there is no error of ratings: ranking(test) has recall and NDCG."
+            )
         if isinstance(ratings, Ratings):
             values = ratings.values
         return rmse(self.predict(ratings, items), np.asarray(values, float))
+
+    def ranking(
+        self, test: Ratings | ArrayLike, items: ArrayLike | None = None, *, count: int = 20
+    ) -> Ranking:
+        """How well held-out items stand among those recommended.
+
+        Args:
+            test: pairs that were held out, a `Ratings`; or their users.
+            items: their items, if users are given.
+            count: how many items are recommended to each user.
+
+        Returns:
+            Recall, the share of held-out items among those recommended (of at most `count`), and NDCG, which
+            weighs them by their places: means over the users of `test`.
+        """
+        rows, everything = row_numbers(self._lookups, test, items), np.arange(self.ratings_.num_items)
+        draws = self._fitted()
+
+        def scores(user: int) -> np.ndarray:
+            numbers = np.full_like(everything, user)
+            return np.mean([draw.expected(numbers, everything) for draw in draws], 0)
+
+        return ranking_of(scores, self.ratings_, rows, count)
 
     def recommend(
         self,
@@ -351,6 +341,7 @@ class Factorisation(Estimator):
         interval: float = 0.9,
         clip: bool = False,
         rated: Mapping[Hashable, float] | None = None,
+        features: Mapping[str, float] | Sequence[float] | None = None,
     ) -> list[Recommendation]:
         """The items with the highest expected ratings, without those rated already.
 
@@ -361,22 +352,24 @@ class Factorisation(Estimator):
                 the item, without the noise of a single rating.
             clip: whether means and intervals stay in the range of the ratings; the order does not change.
             rated: for someone new, {item: rating} in place of the user.
+            features: of someone new, as for `predict`.
 
         Returns:
             The items, the best first.
         """
         draws = self._fitted()
-        if (user is None) == (rated is None):
+        refuse_for_scores(self, clip=clip or None)
+        if (user is None) == (rated is None and features is None):
             raise ValueError("give a user, or what someone new has rated as rated={item: rating}.")
         everything = np.arange(self.ratings_.num_items)
-        if rated is None:
+        if user is not None:
             number = self._lookups[0].find(user)[0]
             rows = np.full_like(everything, number)
             per_draw = np.stack([draw.expected(rows, everything) for draw in draws])
             known = self.ratings_.items[self.ratings_.users == number]
         else:
-            per_draw, _ = self._expected_of_new(draws, rated, everything)
-            known = self._lookups[1].find(list(rated))
+            per_draw, _ = self._expected_of_new(draws, rated or {}, features, everything)
+            known = self._lookups[1].find(list(rated or {}))
         return recommended(per_draw, known, self.ratings_, count, interval, clip)
 
     def report(self, path: str | Path, *, test: Ratings | None = None, user: Hashable = None) -> Path:

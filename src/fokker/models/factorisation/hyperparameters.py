@@ -1,12 +1,18 @@
 r"""Hyperparameters of a factorisation: exact draws given the rows of its tables.
 
-A table of n rows x_i ~ N(μ, Λ⁻¹) in d dimensions has, as in Salakhutdinov and Mnih (2008), the prior
+A table of n rows r_i ~ N(μ, Λ⁻¹) in d dimensions has, as in Salakhutdinov and Mnih (2008), the prior
 
     Λ ~ Wishart(W₀, ν₀),   μ | Λ ~ N(μ₀, (β₀Λ)⁻¹),   μ₀ = 0, W₀ = I/ν₀,
 
-and so, with mean x̄ and scatter S = Σ(x_i - x̄)(x_i - x̄)ᵀ, the conditional
+and so, with mean r̄ and scatter S = Σ(r_i - r̄)(r_i - r̄)ᵀ, the conditional
 
-    Λ ~ Wishart(W, ν₀ + n),   W⁻¹ = W₀⁻¹ + S + β₀n/(β₀+n) x̄x̄ᵀ,   μ | Λ ~ N(n x̄/(β₀+n), ((β₀+n)Λ)⁻¹).
+    Λ ~ Wishart(W, ν₀ + n),   W⁻¹ = W₀⁻¹ + S + β₀n/(β₀+n) r̄r̄ᵀ,   μ | Λ ~ N(n r̄/(β₀+n), ((β₀+n)Λ)⁻¹).
+
+With features x_i of the rows, in coordinates where Σx_i = 0 and Σx_ix_iᵀ = diag(s), rows are
+N(μ + Bᵀx_i, Λ⁻¹), and B has the rows B_j ~ N(0, (λΛ)⁻¹), λ ~ Gamma(a₀, rate b₀), as in Simm et al. (2017).
+With B integrated out, S loses Σ_j c_jc_jᵀ/(s_j + λ) for c_j = Σ_i x_ij(r_i - r̄), and then
+
+    B_j | Λ ~ N(c_j/(s_j + λ), ((s_j + λ)Λ)⁻¹),   λ | B, Λ ~ Gamma(a₀ + pd/2, rate b₀ + Σ_j B_jᵀΛB_j/2).
 
 In place of the Wishart, independent λ_j ~ Gamma(a₀, rate b₀) make a diagonal Λ. τ_u, the precision of the
 noise of a user, is Gamma with shape and rate learned from all users: some rate more regularly than others
@@ -27,30 +33,44 @@ _EQUAL, _METROPOLIS = 1e8, 5
 
 
 class RowSums(NamedTuple):
-    """The number of rows of a table, their mean, and their scatter around it."""
+    """The number of rows of a table, their mean, and their scatter around it; with features, c and s."""
 
     number: int
     mean: np.ndarray
     scatter: np.ndarray
+    slopes: np.ndarray = np.zeros((0, 1))
+    squares: np.ndarray = np.zeros(0)
 
 
 class Hyperparameters(NamedTuple):
-    """μ and Λ of a table."""
+    """μ and Λ of a table, and with features B and λ."""
 
     mean: np.ndarray
     precision: np.ndarray
+    link: np.ndarray = np.zeros((0, 1))
+    link_precision: float = 10.0
+
+    def draw(self, generator: np.random.Generator, coordinates: np.ndarray) -> np.ndarray:
+        """Rows that have no ratings, with these coordinates of their features."""
+        root = np.linalg.cholesky(self.precision)
+        noise = generator.standard_normal((len(coordinates), len(root)))
+        return self.mean + coordinates @ self.link + np.linalg.solve(root.T, noise.T).T
 
 
-def initial_hyperparameters(dimension: int) -> Hyperparameters:
+def initial_hyperparameters(dimension: int, features: int = 0) -> Hyperparameters:
     """Where a chain starts: a mean of zero, and standard deviations of 0.3."""
-    return Hyperparameters(np.zeros(dimension), 10.0 * np.eye(dimension))
+    return Hyperparameters(np.zeros(dimension), 10.0 * np.eye(dimension), np.zeros((features, dimension)))
 
 
-def draw_hyperparameters(generator: np.random.Generator, sums: RowSums, prior: str) -> Hyperparameters:
-    """μ and Λ given the rows."""
+def draw_hyperparameters(
+    generator: np.random.Generator, sums: RowSums, prior: str, link_precision: float = 10.0
+) -> Hyperparameters:
+    """Λ, μ and B given the rows and λ, then λ given these."""
     n, d = sums.number, len(sums.mean)
     total = _MEAN_COUNT + n
     scatter = sums.scatter + _MEAN_COUNT * n / total * np.outer(sums.mean, sums.mean)
+    weights = (sums.squares + link_precision)[:, None]
+    scatter = scatter - sums.slopes.T @ (sums.slopes / weights)
     if prior == "normal-wishart":
         freedom = d  # ν₀, the fewest degrees of freedom of a proper prior
         # W₀⁻¹ = ν₀I: a precision of 1 is expected a priori.
@@ -60,7 +80,13 @@ def draw_hyperparameters(generator: np.random.Generator, sums: RowSums, prior: s
         precision = np.diag(generator.gamma(_SHAPE + n / 2, 1 / rates))
     root = np.linalg.cholesky(total * precision)
     noise = np.linalg.solve(root.T, generator.standard_normal(d))
-    return Hyperparameters(n * sums.mean / total + noise, precision)
+    mean = n * sums.mean / total + noise
+    if not len(weights):
+        return Hyperparameters(mean, precision, np.zeros((0, d)))
+    z = generator.standard_normal((len(weights), d))
+    link = sums.slopes / weights + np.linalg.solve(root.T, z.T).T * np.sqrt(total / weights)
+    rate = _RATE + np.sum(link @ precision * link) / 2
+    return Hyperparameters(mean, precision, link, float(generator.gamma(_SHAPE + link.size / 2, 1 / rate)))
 
 
 def draw_wishart(generator: np.random.Generator, scale: np.ndarray, freedom: float) -> np.ndarray:

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,33 +16,58 @@ from fokker.rows.precision import check_rounding
 
 def as_ratings(ratings: Ratings | ArrayLike, items: ArrayLike | None, values: ArrayLike | None) -> Ratings:
     """A `Ratings`, made of three sequences where it is not one; raise where it cannot be fitted."""
-    if isinstance(ratings, Ratings):
-        if items is not None or values is not None:
-            raise ValueError("give a Ratings alone, or users, items and values.")
-        _check_ratings(ratings)
-        return ratings
-    if items is None or values is None:
+    if not isinstance(ratings, Ratings) and (items is None or values is None):
         raise TypeError(
             "fit takes a Ratings, as from fk.datasets.read_ratings(path), or three sequences: users, items "
             "and values."
         )
-    users, items = np.asarray(ratings), np.asarray(items)
-    numbers = finite_numbers(values, "values")
-    if not users.shape == items.shape == numbers.shape or users.ndim != 1:
-        raise ValueError(
-            f"users, items and values have the shapes {users.shape}, {items.shape} and {numbers.shape}: give "
-            "three vectors of one length."
-        )
-    if not len(numbers):
-        raise ValueError("there are no ratings: give at least one.")
-    checked = Ratings.from_identifiers(users, items, numbers)
+    checked = _with_numbers(ratings, items, values)
     _check_ratings(checked)
     return checked
 
 
-def _check_ratings(ratings: Ratings) -> None:
-    if not len(ratings):
+def as_counts(counts: Ratings | ArrayLike, items: ArrayLike | None, values: ArrayLike | None) -> Ratings:
+    """How often each pair was seen: all its counts added up, or 1 where pairs alone are given."""
+    if not isinstance(counts, Ratings) and items is None:
+        raise TypeError("with confidence, fit takes a Ratings, or the users and items of all pairs seen.")
+    if items is not None and values is None:
+        values = np.ones(len(np.atleast_1d(np.asarray(items))))
+    given = _with_numbers(counts, items, values)
+    is_count = np.isfinite(given.values) & (given.values > 0)
+    if not np.all(is_count):
+        place = int(np.argmin(is_count))
+        raise ValueError(
+            f"with confidence, values are how often a pair was seen, all above 0; that in place {place} is "
+            f"{given.values[place]:g}: leave out what was not seen, or fit ratings without confidence."
+        )
+    pairs, numbers = np.unique(
+        given.users.astype(np.int64) * given.num_items + given.items, return_inverse=True
+    )
+    rows, columns = (x.astype(np.int32) for x in np.divmod(pairs, given.num_items))
+    totals = np.bincount(numbers, given.values).astype(np.float32)
+    return replace(given, users=rows, items=columns, values=totals)
+
+
+def _with_numbers(ratings: Ratings | ArrayLike, items: ArrayLike | None, values: ArrayLike | None) -> Ratings:
+    """A `Ratings` as it is, or one that is made of three sequences."""
+    if isinstance(ratings, Ratings):
+        if items is not None or values is not None:
+            raise ValueError("give a Ratings alone, or users, items and values.")
+        made = ratings
+    else:
+        users, items, numbers = np.asarray(ratings), np.asarray(items), finite_numbers(values, "values")
+        if not users.shape == items.shape == numbers.shape or users.ndim != 1:
+            raise ValueError(
+                f"users, items and values have the shapes {users.shape}, {items.shape} and {numbers.shape}: "
+                "give three vectors of one length."
+            )
+        made = Ratings.from_identifiers(users, items, numbers)
+    if not len(made):
         raise ValueError("there are no ratings: give at least one.")
+    return made
+
+
+def _check_ratings(ratings: Ratings) -> None:
     if not np.all(np.isfinite(ratings.values)):
         place = int(np.argmin(np.isfinite(ratings.values)))
         raise ValueError(f"the rating in place {place} is not finite: remove or replace it.")
@@ -62,13 +88,13 @@ def warn_if_constant(ratings: Ratings) -> None:
     if not is_varied(ratings.values):
         warnings.warn(
             f"all {len(ratings):,} ratings are {ratings.values[0]:g}: they do not say which items a user "
-            "prefers, and the order of recommendations is arbitrary. For clicks or purchases, add pairs that "
-            "were not chosen, with the rating 0.",
+            "prefers, and the order of recommendations is arbitrary. For clicks or purchases give "
+            "Factorisation(confidence=1.0).",
             stacklevel=3,
         )
 
 
-def finite_numbers(values: ArrayLike, what: str) -> np.ndarray:
+def finite_numbers(values: ArrayLike | None, what: str) -> np.ndarray:
     """Values in single precision; raise where they are no finite numbers."""
     try:
         numbers = np.asarray(values, np.float64)
@@ -124,13 +150,11 @@ def row_numbers(
     return np.broadcast_arrays(*(lookup.find(x) for lookup, x in zip(known, (users, items), strict=True)))
 
 
-def ratings_of_new(rated: Mapping[Hashable, float], bounds: tuple[float, float]) -> np.ndarray:
-    """What someone new rated, checked against the range of the ratings that were fitted."""
+def ratings_of_new(rated: Mapping[Hashable, float], bounds: tuple[float, float] | None) -> np.ndarray:
+    """What someone new rated, within the range of the ratings that were fitted; None for counts."""
     values = finite_numbers(list(rated.values()), "the ratings of rated")
-    least, greatest = bounds
+    least, greatest = bounds or (np.finfo(np.float32).tiny, np.inf)
     if len(values) and not (values.min() >= least and values.max() <= greatest):
-        raise ValueError(
-            f"the ratings of rated must be from {least:g} to {greatest:g}, as those fitted; they are "
-            f"{list(rated.values())}."
-        )
+        wanted = "above 0" if bounds is None else f"from {least:g} to {greatest:g}, as those fitted"
+        raise ValueError(f"the ratings of rated must be {wanted}; they are {list(rated.values())}.")
     return values

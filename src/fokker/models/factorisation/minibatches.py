@@ -28,10 +28,20 @@ _START, _STEPS, _READS = 0, 1, 2
 
 
 def log_likelihood(rows: dict[str, Array], datum: dict[str, Array]) -> Array:
-    """log N(r | a_u + b_i + U_u·V_i, 1/τ_u) up to a constant, where a row of a table is (bias, factors)."""
-    user, item = rows["users"], rows["items"]
+    """log N(r | a_u + b_i + U_u·V_i, 1/τ_u) up to a constant, where a row of a table is (bias, factors).
+
+    Rows with features are given without what these add to their mean, so that all have the same prior.
+    """
+    user, item = (
+        rows[name] + datum[_shift(name)] if _shift(name) in datum else rows[name] for name in TABLES
+    )
     error = datum["rating"] - user[0] - item[0] - jnp.sum(user[1:] * item[1:])
     return -datum["precision"] * error**2 / 2
+
+
+def _shift(name: str) -> str:
+    """The name of what features add to the row of this table that a rating depends on."""
+    return f"shift of {name}"
 
 
 class MinibatchPass:
@@ -57,16 +67,27 @@ class MinibatchPass:
             for name, h in chain.hyperparameters.items()
         }
         # Of each rating, as a lazy step knows the rows of a batch by other numbers.
-        data = {**self.data, "precision": jnp.asarray(chain.noise.precision[chain.users].astype(np.float32))}
+        data = {**self.data, "precision": jnp.asarray(chain.precisions.astype(np.float32))}
+        for name, numbers in zip(TABLES, (chain.users, chain.items), strict=True):
+            shifts = chain.shifts(name)
+            if shifts is not None:
+                data[_shift(name)] = jnp.asarray(shifts[numbers].astype(np.float32))
         return Posterior(RowPrior(tables), RowLikelihood(log_likelihood, TABLES), data)
 
     def __call__(self, chain: FactorChain) -> None:
         """The steps of one pass, given the hyperparameters of the chain."""
         self.sampler = self.sampler.with_target(self._target(chain))
+        theta = dict(self.state.position)
+        shifts = {name: x for name in TABLES if (x := chain.shifts(name)) is not None}
+        for name, shift in shifts.items():
+            theta[name] = jnp.asarray(chain.tables[name] - shift, theta[name].dtype)
+        self.state = self.state._replace(z={**self.state.z, "theta": theta})
         inputs = (self.sampler, self.batch_size, self.key, jnp.int32(self.interval))
         self.state = _pass(inputs, self.state)
         # Copies: the next pass overwrites the memory of this state.
         chain.tables = {name: np.array(x) for name, x in self.state.position.items()}
+        for name, shift in shifts.items():
+            chain.tables[name] = chain.tables[name] + shift
 
 
 @eqx.filter_jit(donate="all-except-first")

@@ -78,24 +78,33 @@ def _quantile(means: np.ndarray, deviations: np.ndarray, level: float) -> np.nda
 
 
 def draw_new_users(
-    draws: Sequence[Draw], items: np.ndarray, values: np.ndarray, generator: np.random.Generator
+    draws: Sequence[Draw],
+    items: np.ndarray,
+    values: np.ndarray,
+    generator: np.random.Generator,
+    coordinates: Float[np.ndarray, " p"] | None = None,
+    weights: Float[np.ndarray, " n"] | float = 1.0,
 ) -> tuple[Float[np.ndarray, "draws d"], Float[np.ndarray, " draws"]]:
     """For each draw, the row and the standard deviation of the noise of a user who was not there in the fit.
 
     The row has the Gaussian law of `conditional`, and τ_u that of `draw_noise`: they are drawn in turns.
+    `coordinates`: of their features, where users have some. `weights`: of the ratings, by which τ_u is
+    multiplied.
     """
     priors = [draw.hyperparameters["users"] for draw in draws]
     precisions = np.stack([prior.precision for prior in priors], -1)
-    forces = np.stack([prior.precision @ prior.mean for prior in priors], -1)
+    x = np.zeros(len(priors[0].link)) if coordinates is None else coordinates
+    forces = np.stack([prior.precision @ (prior.mean + x @ prior.link) for prior in priors], -1)
     rated = np.stack([draw.items[items] for draw in draws]).astype(float)
     features = np.concatenate([np.ones_like(rated[:, :, :1]), rated[:, :, 1:]], axis=2)
-    products = np.einsum("snj,snk->jks", features, features)
+    weighted = features * np.broadcast_to(weights, len(items))[:, None]
+    products = np.einsum("snj,snk->jks", weighted, features)
     scales, shapes, rates = (
         np.array(x) for x in zip(*((d.scale, d.noise.shape, d.noise.rate) for d in draws), strict=True)
     )
     means = np.array([draw.mean for draw in draws])
     y = (np.asarray(values, float)[None] - means[:, None]) / scales[:, None] - rated[:, :, 0]
-    sums = np.einsum("snj,sn->js", features, y)
+    sums = np.einsum("snj,sn->js", weighted, y)
     tau = shapes / rates
     for _ in range(_SWEEPS):
         rows = draw_gaussians(generator, precisions + tau * products, forces + tau * sums).T

@@ -9,6 +9,8 @@ import numpy as np
 from fokker._core.files import write_text
 from fokker.datasets.ratings import Ratings
 from fokker.diagnostics import Finding, Grade, Verdict
+from fokker.models.factorisation.implicit import ranking_of
+from fokker.models.factorisation.inputs import row_numbers
 from fokker.report.figures import Axis, Figure, Mark
 from fokker.report.page import figure_part, html, page, pairs, table, verdict_part
 
@@ -35,7 +37,15 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
         ["standard deviation of the noise", f"{model.noise_:.3f}"],
     ]
     parts, verdict = [], Verdict.of_problem("nothing was checked: give test=…, ratings that were held out.")
-    if test is not None:
+    checked = "Held-out ratings: the error against that of their mean, and how many are in their intervals."
+    what = "expected rating"
+    if model.confidence is not None:
+        what, rows[-2:] = "score", [["confidence", f"{model.confidence:g}"]]
+        checked = "Held-out items: whether more of them are recommended than by popularity."
+    if model.confidence is not None and test is not None:
+        verdict, more = _judge_ranking(model, test)
+        rows += more
+    elif test is not None:
         score, inside = model.score(test), coverage(model, test, _LEVEL)
         verdict = _judge(score, inside, test, model.mean_)
         rows += [
@@ -46,7 +56,7 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
     if model.curve_:
         parts += ["<h2>Test error by pass</h2>", figure_part(curve_figure(model))]
     if user is not None:
-        columns = ("item", "title", "expected rating", "90 % interval of it")
+        columns = ("item", "title", what, "90 % interval of it")
         listed = [
             [str(r.item), r.title, f"{r.mean:.2f}", f"{r.interval[0]:.2f} … {r.interval[1]:.2f}"]
             for r in model.recommend(user)
@@ -55,7 +65,6 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
         parts.append(table(columns, listed, "Recommended", sortable=True))
     if model.factors >= 2:
         parts += ["<h2>Items by two factors</h2>", figure_part(map_figure(model))]
-    checked = "Held-out ratings: the error against that of their mean, and how many are in their intervals."
     verdict_page = verdict_part(verdict.grade, verdict.problems, checked="" if test is None else checked)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page("Matrix factorisation", verdict_page, pairs(dict(rows), "The fit"), *parts))
@@ -76,6 +85,24 @@ def _judge(score: float, inside: float, test: Ratings, mean: float) -> Verdict:
         text = f"{inside:.1%} of held-out ratings are in their 90 % intervals, which are too {what}."
         findings.append(Finding(Grade.CARE, text))
     return Verdict(tuple(findings))
+
+
+def _judge_ranking(model: "Factorisation", test: Ratings) -> tuple[Verdict, list[list[str]]]:
+    """Whether held-out items are recommended more often than by popularity; recall and NDCG of both."""
+    ratings = model.ratings_
+    own = model.ranking(test)
+    popularity = np.bincount(ratings.items, minlength=ratings.num_items)
+    other = ranking_of(lambda user: popularity, ratings, row_numbers(model._lookups, test), 20)
+    rows = [
+        [f"{name} among 20", f"{mine:.3f}, by popularity {theirs:.3f}"]
+        for name, mine, theirs in zip(("recall", "NDCG"), own, other, strict=True)
+    ]
+    if own.ndcg > other.ndcg:
+        return Verdict(()), rows
+    text = (
+        f"NDCG, {own.ndcg:.3f}, is not above {other.ndcg:.3f}, that of the most popular items for everyone."
+    )
+    return Verdict((Finding(Grade.BAD, text),)), rows
 
 
 def coverage(model: "Factorisation", test: Ratings, level: float) -> float:

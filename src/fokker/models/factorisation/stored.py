@@ -8,6 +8,7 @@ import numpy as np
 from fokker.datasets.ratings import Ratings
 from fokker.models.estimator import joined_labels, split_labels
 from fokker.models.factorisation.chain import TABLES, Draw
+from fokker.models.factorisation.features import Features, no_covariates
 from fokker.models.factorisation.hyperparameters import Hyperparameters, Noise, equal_noise
 
 _NUMBERS = ("users", "items", "values")
@@ -46,7 +47,14 @@ def restored_draws(arrays: Mapping[str, np.ndarray]) -> list[Draw]:
             arrays["users"][i],
             arrays["items"][i],
             {
-                name: Hyperparameters(*(arrays[f"{name}.{part}"][i] for part in Hyperparameters._fields))
+                # An older file has no links to features.
+                name: Hyperparameters(
+                    **{
+                        p: arrays[f"{name}.{p}"][i]
+                        for p in Hyperparameters._fields
+                        if f"{name}.{p}" in arrays
+                    }
+                )
                 for name in TABLES
             },
             _restored_noise(arrays, i),
@@ -54,6 +62,22 @@ def restored_draws(arrays: Mapping[str, np.ndarray]) -> list[Draw]:
         )
         for i, numbers in enumerate(arrays["numbers"])
     ]
+
+
+def features_state(features: Mapping[str, Features]) -> dict[str, np.ndarray]:
+    """The columns of features of both tables, and what was learned of them."""
+    return {
+        f"{name}.{part}": np.asarray(x) for name, f in features.items() for part, x in f._asdict().items()
+    }
+
+
+def restored_features(arrays: Mapping[str, np.ndarray]) -> dict[str, Features]:
+    """Those of a `features_state`; an older file has none."""
+    if not arrays:
+        return {name: no_covariates(0).features for name in TABLES}
+    by_name = {name: {part: arrays[f"{name}.{part}"] for part in Features._fields} for name in TABLES}
+    columns = {name: tuple(str(x) for x in parts.pop("columns")) for name, parts in by_name.items()}
+    return {name: Features(columns[name], **parts) for name, parts in by_name.items()}
 
 
 def _restored_noise(arrays: Mapping[str, np.ndarray], number: int) -> Noise:

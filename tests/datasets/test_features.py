@@ -1,0 +1,76 @@
+"""Tables of features, as files and as `fokker ratings` takes them."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fokker as fk
+from fokker.cli import app
+
+MOVIES = """id,year,genres,title
+10,1995,Comedy|Drama,First
+20,2001,Drama,Second
+30,1987,Action,Third
+"""
+
+
+@pytest.fixture
+def movies(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "movies.csv"
+    path.write_text(MOVIES)
+    return path
+
+
+def test_texts_become_columns_of_0_and_1(movies):
+    frame = fk.datasets.read_features(movies, columns=["genres", "year"])
+    assert list(frame.columns) == ["genres: Action", "genres: Comedy", "genres: Drama", "year"]
+    assert frame.index.tolist() == [10, 20, 30]
+    np.testing.assert_array_equal(frame.to_numpy(), [[0, 1, 1, 1995], [0, 0, 1, 2001], [1, 0, 0, 1987]])
+    movies.write_text("name,age\nann,3\nbob,4\n")
+    frame = fk.datasets.read_features(movies)
+    assert (frame.index.tolist(), list(frame.columns)) == (["ann", "bob"], ["age"])
+
+
+def test_columns_that_cannot_be_used_are_named(movies):
+    with pytest.raises(KeyError, match=r"no column 'genre'.* Did you mean 'genres'"):
+        fk.datasets.read_features(movies, columns=["genre"])
+    movies.write_text(MOVIES.replace("2001", ""))
+    with pytest.raises(KeyError, match="the column 'year' has 1 missing value, first in line 3"):
+        fk.datasets.read_features(movies, columns=["year"])
+    movies.write_text("id,title\n" + "\n".join(f"{i},t{i}" for i in range(30)))
+    with pytest.raises(ValueError, match=r"'title' of .* has 30 different texts in 30 rows"):
+        fk.datasets.read_features(movies)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["ratings", *map(str, arguments)])
+
+
+def test_the_command_learns_from_ratings_and_features(movies):
+    g = np.random.default_rng(0)
+    users, items = (x.ravel() for x in np.indices((12, 2)))
+    table = pd.DataFrame({"userId": users, "movieId": 10 + 10 * items, "rating": g.integers(1, 6, 24)})
+    table.to_csv("ratings.csv", index=False)
+    options = ("ratings.csv", "--factors", 1, "--passes", 6, "--item-features", movies, "--out", "run")
+    result = run(*options, "--item-columns", "genres,year", "--user", 3)
+    assert result.exit_code == 0, result.output
+    assert "19 ratings, 5 held out" in result.output
+    assert ")  30" in result.output  # which has no ratings
+    assert (
+        "Recommended to user 3"
+        in fk.models.Factorisation.load("run/model.npz").report("r.html", user=3).read_text()
+    )
+    assert "90 % intervals" in Path("run/report.html").read_text()
+    for more, message in (
+        (("--item-columns", "genre"), "no column 'genre'"),
+        (("--user-columns", "age"), "--user-columns age: it is for --user-features FILE"),
+        (("--user", "77"), "--user 77: the ratings have no such user; they are like 0"),
+        (("--repeated", "no"), '--repeated no: give "refuse"'),
+    ):
+        assert message in str(run(*options, *more).exception)
+    movies.write_text(MOVIES.replace("20,2001,Drama,Second\n", ""))
+    assert "no row for item 20 of the ratings" in str(run(*options, "--item-columns", "year").exception)

@@ -1,0 +1,160 @@
+"""A factorisation of counts: its conditional against dense normal equations, its order, what it refuses."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fokker as fk
+from fokker.datasets.ratings import Ratings
+from fokker.models.factorisation.chain import GibbsSweep
+from fokker.models.factorisation.features import with_features
+from fokker.models.factorisation.hyperparameters import Hyperparameters, equal_noise
+from fokker.models.factorisation.implicit import ImplicitChain, ranking_of
+
+ALPHA, TAU = 0.7, 3.0
+
+
+class Fixed:
+    """A generator whose noise is given: a draw is its mean and a column of the root of its covariance."""
+
+    def __init__(self, noise: np.ndarray) -> None:
+        self.noise = noise
+
+    def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        return np.broadcast_to(self.noise[:, None], shape)
+
+
+def small_chain() -> tuple[ImplicitChain, np.ndarray]:
+    """A chain of 6 users and 5 items of which 4 were chosen, with features of users; and all counts."""
+    g = np.random.default_rng(0)
+    counts = g.poisson(0.6, size=(6, 5)) * np.array([1, 1, 1, 1, 0])
+    u, i = np.nonzero(counts)
+    ratings = Ratings(u, i, counts[u, i].astype(np.float32), np.arange(6), np.arange(5))
+    ratings, given = with_features(ratings, {j: g.normal(size=2) for j in range(6)}, None)
+    chain = ImplicitChain(ratings, 2, confidence=ALPHA, prior="normal-gamma", seed=0, covariates=given)
+    for name, p in (("users", 2), ("items", 0)):
+        chain.tables[name] = g.normal(size=chain.tables[name].shape)
+        precision = np.diag([1.0, 2.0, 3.0]) + 0.3
+        chain.hyperparameters[name] = Hyperparameters(g.normal(size=3), precision, g.normal(size=(p, 3)))
+    chain.noise = equal_noise(TAU, 6)
+    return chain, counts
+
+
+@pytest.mark.parametrize("noise", [np.zeros(3), np.array([0.0, 1.0, 0.0]), np.array([1.0, -2.0, 0.5])])
+def test_rows_have_the_weighted_normal_equations_of_all_pairs(noise):
+    """Every pair with its 0 or 1 and its weight 1 + αn, one row at a time."""
+    chain, counts = small_chain()
+    start = {name: x.copy() for name, x in chain.tables.items()}
+    generator: Any = Fixed(noise)
+    chain.generator = generator
+    GibbsSweep(chain)(chain)
+    # Items are drawn after users, given the new ones.
+    for name, others, table in (
+        ("users", start["items"], counts),
+        ("items", chain.tables["users"], counts.T),
+    ):
+        h, x = chain.hyperparameters[name], chain.covariates[name].rows
+        features = np.concatenate([np.ones((len(others), 1)), others[:, 1:]], 1)
+        for row, n in enumerate(table):
+            c, y = TAU * (1 + ALPHA * n), (n > 0) - others[:, 0]
+            P = h.precision + (features.T * c) @ features
+            f = h.precision @ (h.mean + x[row] @ h.link) + features.T @ (c * y)
+            root = np.linalg.cholesky(P)
+            wanted = np.linalg.solve(P, f) + np.linalg.solve(root.T, noise)
+            np.testing.assert_allclose(chain.tables[name][row], wanted, rtol=1e-8)
+
+
+def test_squared_residuals_are_those_of_all_pairs():
+    chain, counts = small_chain()
+    u, v = chain.tables["users"], chain.tables["items"]
+    scores = u[:, :1] + v[:, 0] + u[:, 1:] @ v[:, 1:].T
+    wanted = np.sum((1 + ALPHA * counts) * ((counts > 0) - scores) ** 2, 1)
+    np.testing.assert_allclose(chain.squared_residuals(), wanted, rtol=1e-10)
+    assert chain.counts.sum() == counts.size
+
+
+def test_recall_and_ndcg_are_those_of_a_hand():
+    known = Ratings(np.array([0]), np.array([0]), np.ones(1), np.arange(2), np.arange(5))
+    scores = np.array([[9.0, 5, 4, 3, 2], [1.0, 2, 3, 4, 5]])
+    # User 0 gets 1, 2 and has 2, 3 held out; user 1 gets 4, 3 and has 4 held out.
+    test = (np.array([0, 0, 1]), np.array([2, 3, 4]))
+    found = ranking_of(lambda user: scores[user], known, test, 2)
+    second = 1 / np.log2(3)
+    assert found.recall == pytest.approx((0.5 + 1) / 2)
+    assert found.ndcg == pytest.approx((second / (1 + second) + 1) / 2)
+
+
+def made(users: int = 80, items: int = 60) -> Any:
+    """Users and items of three kinds: most choices are of the user's own kind, and some items are popular."""
+    g = np.random.default_rng(0)
+    popular = g.gamma(1.0, size=items)
+    same = (np.arange(users)[:, None] - np.arange(items)[None]) % 3 == 0
+    u, i = np.nonzero(g.uniform(size=same.shape) < np.where(same, 0.35, 0.05) * np.minimum(popular, 2))
+    return Ratings(u, i, np.ones(len(u), np.float32), np.arange(users), np.arange(items))
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Any:
+    train, test = made().split(0.25)
+    model = fk.models.Factorisation(3, confidence=1.0, passes=60, progress=False)
+    return model.fit(train), train, test
+
+
+def test_items_are_ordered_better_than_by_popularity(fitted, tmp_path):
+    model, train, test = fitted
+    own = model.ranking(test, count=10)
+    popularity = np.bincount(train.items, minlength=60)
+    other = ranking_of(lambda user: popularity, train, (test.users, test.items), 10)
+    assert own.recall > 1.2 * other.recall
+    assert own.ndcg > 1.3 * other.ndcg
+    best = model.recommend(4, count=8)
+    assert np.mean([r.item % 3 == 1 for r in best]) > 0.7
+    assert all(r.interval[0] < r.mean < r.interval[1] for r in best)
+    # As if they had been there: someone new with the items of user 4.
+    chosen = train.items[train.users == 4]
+    scores = model.predict(None, np.arange(60), rated=dict.fromkeys(chosen.tolist(), 1))
+    assert np.corrcoef(scores, model.predict(np.full(60, 4), np.arange(60)))[0, 1] > 0.95
+    text = model.report(tmp_path / "report.html", test=test, user=4).read_text()
+    assert "by popularity" in text
+    assert "expected rating" not in text
+    model.save(tmp_path / "model.npz")
+    again = fk.models.Factorisation.load(tmp_path / "model.npz")
+    new = {"rated": {3: 2}, "count": 3}
+    assert again.recommend(**new) == model.recommend(**new)
+    assert again.ranking(test.users, test.items) == model.ranking(test)
+
+
+def test_pairs_that_repeat_are_counted():
+    model = fk.models.Factorisation(1, confidence=1.0, passes=2, burn_in=0, draws=1, progress=False)
+    model.fit(["a", "b", "a", "a"], [1, 1, 2, 1])
+    assert sorted(zip(model.ratings_.users.tolist(), model.ratings_.items.tolist(), strict=True)) == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+    ]
+    assert model.ratings_.values.tolist() == [2, 1, 1]
+
+
+def test_what_has_no_meaning_for_counts_is_refused(fitted):
+    model, train, test = fitted
+    with pytest.raises(ValueError, match=r"confidence=1 is for sampler='gibbs'"):
+        fk.models.Factorisation(confidence=1.0, sampler="sgnht")
+    with pytest.raises(ValueError, match=r"confidence must be a positive number"):
+        fk.models.Factorisation(confidence=0.0)
+    with pytest.raises(ValueError, match=r"all above 0; that in place 1 is 0: leave out what was not seen"):
+        fk.models.Factorisation(confidence=1.0).fit([1, 2], [1, 2], [1, 0])
+    with pytest.raises(TypeError, match=r"with confidence, fit takes a Ratings, or the users and items"):
+        fk.models.Factorisation(confidence=1.0).fit([1, 2])
+    for call in (
+        lambda: model.predict([1], [1], interval=0.9),
+        lambda: model.predict([1], [1], return_std=True),
+        lambda: model.recommend(1, clip=True),
+        lambda: fk.models.Factorisation(confidence=1.0).fit(train, test=test),
+    ):
+        with pytest.raises(ValueError, match=r"is for ratings: with confidence, predictions are scores"):
+            call()
+    with pytest.raises(ValueError, match=r"no error of ratings: ranking\(test\) has recall"):
+        model.score(test)
+    with pytest.raises(ValueError, match=r"rated must be above 0; they are \[0\]"):
+        model.recommend(rated={3: 0})
