@@ -10,7 +10,7 @@ PART ?=
 # More for pytest, such as ARGS='-k parquet'
 ARGS ?=
 
-.PHONY: demo test test-slow test-long test-dependencies test-lowest torture verdicts mutate lint bench bench-models bench-topics \
+.PHONY: demo test browser test-slow test-long test-dependencies test-lowest torture verdicts mutate lint bench bench-models bench-topics \
 	docs studio dist smoke sbom review clean help
 
 help:  ## show this list
@@ -25,10 +25,13 @@ $(INSTALLED): pyproject.toml
 demo: $(INSTALLED)  ## logistic regression on a million rows, with a report to open
 	$(BIN)/fokker demo --out fokker-demo
 
-test: lint  ## formatting, lint, types and the tests
+test: lint browser  ## formatting, lint, types and the tests
 	$(BIN)/python -m pytest $(if $(PART),tests/$(PART)) $(ARGS)
 
-test-slow: $(INSTALLED)  ## the tests that alone show something and take long
+browser: $(INSTALLED)  ## Chromium for the tests of pages, where the system has none; says so where it cannot be installed
+	@$(BIN)/python tests/chromium.py
+
+test-slow: $(INSTALLED) browser  ## the tests that alone show something and take long
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 test-long: $(INSTALLED)  ## the tests that repeat at length what others show

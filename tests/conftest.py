@@ -16,6 +16,8 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
+from chromium import browser, page, served  # noqa: F401
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 settings.register_profile(

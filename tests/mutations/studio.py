@@ -112,10 +112,24 @@ MUTATIONS = [
     ),
     Mutation(
         "studio/session.py",
-        "if simulation is None or number in self._busy or simulation.is_over:",
-        "if simulation is None or simulation.is_over:",
-        "frames queue up where a page asks faster than they come",
+        'elif do != "next":',
+        "elif True:",
+        "a frame that is asked for too early is computed all the same",
         ("session::asking_faster_than_frames_come_makes_no_queue",),
+    ),
+    Mutation(
+        "studio/session.py",
+        '            await self._send(number, "frame", numbers, arrays)',
+        '            self.sent = asyncio.create_task(self._send(number, "frame", numbers, arrays))',
+        "frames queue up where a page does not read them",
+        ("session::a_page_that_does_not_read_gets_no_further_frames",),
+    ),
+    Mutation(
+        "studio/session.py",
+        "        self._starting.discard(number)\n            self._waiting",
+        "        self._waiting",
+        "a run that is stopped while it is built starts all the same",
+        ("session::a_run_that_is_stopped_while_it_is_built_does_not_start",),
     ),
     Mutation(
         "studio/session.py",

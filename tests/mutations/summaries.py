@@ -153,6 +153,27 @@ MUTATIONS = [
         ("trace_page::the_data_of_figures_are_those_of_the_draws",),
     ),
     Mutation(
+        "report/parameters.py",
+        "effective_sample_size(values[:, :length], method)",
+        "effective_sample_size(values[:, -length:], method)",
+        "the growth of effective draws is that of the last draws",
+        ("trace_page::effective_draws_grow_from_the_start_of_the_run",),
+    ),
+    Mutation(
+        "report/steps.py",
+        "change = np.diff(energy, axis=1).ravel()",
+        "change = np.diff(energy.ravel())",
+        "changes of energy are taken across chains",
+        ("trace_page::energies_change_within_chains_alone",),
+    ),
+    Mutation(
+        "report/steps.py",
+        "energy - energy.mean(axis=1, keepdims=True)",
+        "energy - energy.mean()",
+        "energies are centred at the mean of all chains",
+        ("trace_page::energies_change_within_chains_alone",),
+    ),
+    Mutation(
         "report/page.py",
         "autoescape=True",
         "autoescape=False",

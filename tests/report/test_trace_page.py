@@ -117,10 +117,36 @@ def test_the_data_of_figures_are_those_of_the_draws():
     growth = numbers(data["bulk"], "<f4").reshape(2, len(data["lengths"]))
     assert data["lengths"][-1] == 90
     np.testing.assert_allclose(growth[:, -1], effective_sample_size(draws), rtol=1e-6)
+    tail = numbers(data["tail"], "<f4").reshape(2, len(data["lengths"]))
+    np.testing.assert_allclose(tail[:, -1], effective_sample_size(draws, "tail"), rtol=1e-6)
     shown = numbers(data["divergent"]).reshape(2, 2) / 65534 * (high - low)[:, None] + low[:, None]
     np.testing.assert_allclose(shown.T, [draws[1, 7], draws[2, 80]], atol=1e-3)
     assert data["divergences"] == 2
     assert parameters_data(Shown(["a"], by_name(draws)), None, [0, 4, 5])["chains"] == [1, 5, 6]
+
+
+def test_effective_draws_grow_from_the_start_of_the_run():
+    """The first half is white noise, the second a slow trend: only the first draws are worth many."""
+    noise = np.random.default_rng(10).normal(size=(2, 160))
+    noise[:, 80:] = np.linspace(5, 6, 80)
+    data = parameters_data(Shown(["a"], [noise]), None)
+    assert data["lengths"] == list(range(20, 161, 20))
+    bulk = numbers(data["bulk"], "<f4")
+    wanted = [effective_sample_size(noise[:, :length, None])[0] for length in data["lengths"]]
+    np.testing.assert_allclose(bulk, wanted, rtol=1e-6)
+    assert bulk[3] > 10 * bulk[-1]
+
+
+def test_energies_change_within_chains_alone():
+    """Chains at energies far apart: a difference from one chain to the next would be seen."""
+    energy = np.array([[0.0], [1000.0], [-1000.0]]) + np.random.default_rng(11).normal(size=(3, 40))
+    marginal, change = energy_figure(energy).marks
+    for mark in (marginal, change):
+        assert np.abs(np.asarray(mark.x)).max() < 10
+        assert np.sum(np.asarray(mark.y) * np.diff(np.asarray(mark.x))) == pytest.approx(1)
+    edges = np.asarray(change.x)
+    wanted = np.histogram(np.concatenate([np.diff(chain) for chain in energy]), edges, density=True)[0]
+    np.testing.assert_allclose(np.asarray(change.y), wanted)
 
 
 def test_what_is_left_out_is_said(monkeypatch):

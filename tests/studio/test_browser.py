@@ -1,110 +1,12 @@
 """The page in Chromium: loaded, used, cut off; and nothing is asked of any other machine."""
 
-import json
-import re
-import shutil
-import threading
-import time
-from base64 import urlsafe_b64encode
-
 import pytest
+from studio_server import Served, link, until
 
-from fokker.studio import server
 from fokker.studio.gallery import gallery
 from fokker.studio.stories import Story
 
-sync_api = pytest.importorskip("playwright.sync_api")
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
-]
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-]
-TOKEN = "token-of-the-test"
-SMALL = {"seed": 1, "chains": 60, "steps": 20, "burn_in": 40}
-
-
-class Served:
-    """A server in a thread, which can be stopped and started again at its port."""
-
-    def __init__(self, port=0, run=None):
-        import uvicorn
-
-        bound = server.listen(port)
-        self.port = bound.getsockname()[1]
-        config = uvicorn.Config(
-            server.create_app(TOKEN, self.port, run),
-            log_level="error",
-            ws="websockets-sansio",
-            timeout_graceful_shutdown=1,
-        )
-        self.uvicorn = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.uvicorn.run, args=([bound],), daemon=True)
-        self.thread.start()
-        until(lambda: self.uvicorn.started)
-
-    @property
-    def address(self):
-        return server.address(TOKEN, self.port)
-
-    def stop(self):
-        self.uvicorn.should_exit = True
-        self.thread.join(20)
-
-
-def until(is_so, seconds=120):
-    """Wait; the page's security policy forbids the function of Playwright, which evaluates texts."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.05)
-
-
-@pytest.fixture(scope="module")
-def served():
-    running = Served()
-    yield running
-    running.stop()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def page(browser):
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
-    opened = context.new_page()
-    opened.elsewhere, opened.mistakes = [], []
-
-    def only_here(route):
-        if re.match(r"(?:http://127\.0\.0\.1:|data:|blob:)", route.request.url):
-            route.continue_()
-        else:
-            opened.elsewhere.append(route.request.url)
-            route.abort()
-
-    context.route("**/*", only_here)
-    opened.on("pageerror", lambda error: opened.mistakes.append(str(error)))
-    yield opened
-    assert opened.elsewhere == []
-    assert opened.mistakes == []
-    context.close()
-
-
-def link(address, panels, target=None):
-    state = {"target": target or {"name": "normal"}, "run": SMALL, "panels": panels}
-    return f"{address}#{urlsafe_b64encode(json.dumps(state).encode()).decode().rstrip('=')}"
+pytestmark = pytest.mark.slow
 
 
 def number(page, name, panel=0):

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from test_browser import ARGUMENTS, CHROMIUM, Served, sync_api, until
+from studio_server import Served, until
 
 from fokker.diagnostics import Grade
 from fokker.report.figures import Axis, Figure, Mark
@@ -16,7 +16,7 @@ from fokker.report.steps import energy_figure
 from fokker.run.stored import StoredTrace
 from fokker.studio.run_view import RunView
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
+pytestmark = pytest.mark.slow
 HOSTILE = "</script><b>x"
 
 
@@ -53,21 +53,13 @@ def report(tmp_path_factory):
     return path.as_uri()
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def open_report(chromium, report):
+def open_report(browser, report):
     """Open the report with these options; in the end nothing else was asked for, and nothing went wrong."""
     elsewhere, mistakes, contexts = [], [], []
 
     def opened(**options):
-        context = chromium.new_context(**options)
+        context = browser.new_context(**options)
         contexts.append(context)
         view = context.new_page()
         view.on("request", lambda r: None if r.url in (report, "data:,") else elsewhere.append(r.url))
@@ -167,7 +159,7 @@ init = {"a": jnp.zeros(2)}
 """
 
 
-def test_a_run_is_watched_killed_resumed_and_stopped(chromium, tmp_path):
+def test_a_run_is_watched_killed_resumed_and_stopped(browser, tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     folder = tmp_path / "run"
     options = ["--steps", 10**9, "--thin", 1000, "--chains", 2, "--sampler", "ula", "--step-size", 0.1]
@@ -181,7 +173,7 @@ def test_a_run_is_watched_killed_resumed_and_stopped(chromium, tmp_path):
     until((folder / "checkpoint.npz").exists)
     served = Served(run=RunView(folder))
     mistakes = []
-    view = chromium.new_page(viewport={"width": 400, "height": 900})
+    view = browser.new_page(viewport={"width": 400, "height": 900})
     view.on("pageerror", lambda error: mistakes.append(str(error)))
     state = view.locator("#connection")
     try:

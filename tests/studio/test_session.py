@@ -12,7 +12,7 @@ import studio_designs as designs
 from fokker.studio import analysis, session, simulation
 from fokker.studio.design import design_of
 from fokker.studio.frames import unpacked
-from fokker.studio.session import MAX_QUESTIONS, MAX_RUNS, Session
+from fokker.studio.session import MAX_RUNS, Session
 
 DESIGN = {
     "target": {"name": "normal"},
@@ -177,20 +177,69 @@ def test_a_verdict_is_remembered_whatever_the_seed(monkeypatch):
     assert len(asked) == 2
 
 
-def test_no_more_questions_than_can_be_answered(monkeypatch):
+def test_questions_that_come_too_fast_wait_one_at_a_time(monkeypatch):
+    """Of many that wait only the last is answered, as the page has changed since the others."""
     channel, release = Channel(), threading.Event()
-    monkeypatch.setattr(session, "_recipe", lambda design, request: (release.wait(20), ({}, {}))[1])
+    monkeypatch.setitem(session._ANSWERS, "recipe", lambda design, request: (release.wait(20), ({}, {}))[1])
 
     async def conversation():
         with ThreadPoolExecutor(1) as threads:
             tab = Session(channel, threads, threads)
-            for _ in range(MAX_QUESTIONS + 5):
-                await tab.handle(json.dumps({"do": "recipe", "id": 0, "design": {}}))
+            for asked in range(200):
+                await tab.handle(json.dumps({"do": "recipe", "id": 0, "design": {}, "asked": asked}))
+            assert (len(tab._tasks), len(tab._waiting)) == (1, 1)
             release.set()
             while not tab.is_idle:
                 await asyncio.sleep(0.001)
 
     asyncio.run(conversation())
-    kinds = [message["kind"] for message in channel.received]
-    assert kinds.count("error") == 5
-    assert kinds.count("recipe") == MAX_QUESTIONS
+    assert [message["asked"] for message in channel.received] == [0, 199]
+
+
+def test_a_page_that_does_not_read_gets_no_further_frames():
+    """Asked for again and again while the first is still being sent."""
+    frames, unread = [], asyncio.Event()
+
+    class Quick:
+        is_over = False
+
+        def advance(self, *, with_trajectory):
+            frames.append(1)
+            return {}, {}
+
+    class Full(Channel):
+        async def send_bytes(self, data):
+            await unread.wait()
+
+    async def conversation():
+        with ThreadPoolExecutor(1) as threads:
+            tab = Session(Full(), threads, threads)
+            tab._runs = {0: Quick()}
+            for _ in range(100):
+                await tab.handle(json.dumps({"do": "next", "id": 0}))
+                await asyncio.sleep(0.001)
+            assert (len(tab._tasks), len(tab._waiting)) == (1, 0)
+            tab.close()
+            await asyncio.sleep(0.01)
+            assert tab.is_idle
+
+    asyncio.run(conversation())
+    assert len(frames) == 1
+
+
+def test_a_run_that_is_stopped_while_it_is_built_does_not_start():
+    start, stop = ({"do": do, "id": 0, "design": DESIGN} for do in ("start", "stop"))
+    channel = Channel()
+
+    async def conversation():
+        with ThreadPoolExecutor(1) as threads:
+            tab = Session(channel, threads, threads)
+            for message in (start, start, stop):
+                await tab.handle(json.dumps(message))
+                await asyncio.sleep(0)
+            while not tab.is_idle:
+                await asyncio.sleep(0.001)
+            assert not tab._runs
+
+    asyncio.run(conversation())
+    assert [message["kind"] for message in channel.received] == ["stopped"]

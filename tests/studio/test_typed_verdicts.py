@@ -1,38 +1,72 @@
 """The page's verdict is that of `fk.check`: on typed samplers, right and broken, and through the wire."""
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import pytest
 import studio_designs as designs
+from studio_server import link
 
 import fokker as fk
+from fokker.studio import analysis, simulation
 from fokker.studio.analysis import completion, residual_map, verdict
-from fokker.studio.design import DesignError, design_of
+from fokker.studio.design import DesignError, Run, design_of
 
 FEW = {"number_of_points": 32, "explain": False}
 # Those that every run looks at; all of them are the slow test.
 QUICK = ("metric", "both vary", "Γ dropped", "Q not skew", "drift without Γ")
+ALL = {**designs.RIGHT, **designs.BROKEN}
 
 
-def says(name):
-    data = designs.RIGHT.get(name) or designs.BROKEN[name]
-    return verdict(design_of(data), **FEW).ok == (name in designs.RIGHT)
+@functools.cache
+def report_on(name):
+    return verdict(design_of(ALL[name]), **FEW)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_the_verdict_on_a_typed_sampler(name):
-    assert says(name)
+    assert report_on(name).ok == (name in designs.RIGHT)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in (*designs.RIGHT, *designs.BROKEN) if n not in QUICK])
+@pytest.mark.parametrize("name", [name for name in ALL if name not in QUICK])
 def test_the_verdict_on_every_typed_sampler(name):
-    assert says(name)
+    assert report_on(name).ok == (name in designs.RIGHT)
 
 
-def test_there_are_enough_samplers_of_each_kind():
-    assert len(designs.RIGHT) >= 15
-    assert len(designs.BROKEN) >= 15
+def test_there_are_thirty_samplers_of_each_kind():
+    assert (len(designs.RIGHT), len(designs.BROKEN), len(ALL)) == (30, 30, 60)
+    assert len({design_of(data) for data in ALL.values()}) == 60
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_check_says_on_all_of_them(monkeypatch, page, served):
+    """Through the page: what it sends of each is the design, and what it shows is the report on that."""
+    names = {design_of(data): name for name, data in ALL.items()}
+    assert len(names) == 60
+
+    def known(design):
+        return report_on(names[dataclasses.replace(design, run=Run())])
+
+    monkeypatch.setattr(analysis, "known_verdict", known)
+    # What is watched here is the verdict: all of them run as one that is built already.
+    ready = simulation.Simulation(design_of({"target": {"name": "normal"}, "sampler": {"name": "sgld"}}))
+    monkeypatch.setattr(simulation, "Simulation", lambda design: ready)
+    page.goto(served.address)
+    for name, data in ALL.items():
+        panel = {key: part for key, part in data.items() if key != "target"}
+        page.goto("about:blank")
+        page.goto(link(served.address, [panel], data["target"], run={}))
+        box = page.locator(".verdict:is(.right, .wrong, .undecided)")
+        box.wait_for(timeout=120_000)
+        report, text = report_on(name), box.text_content()
+        assert box.get_attribute("class") == f"verdict {'right' if name in designs.RIGHT else 'wrong'}", name
+        assert report.verdict == ("right" if name in designs.RIGHT else "wrong"), name
+        assert str(report) in text, name
+        assert all(reason in text for reason in report.reasons), name
+        assert bool(report.reasons) == (name in designs.BROKEN), name
 
 
 def test_the_report_is_that_of_the_same_dynamics_written_in_python():

@@ -21,6 +21,8 @@ from fokker.studio.guard import Guard
 from fokker.studio.session import MAX_MESSAGE, Session
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from fokker.studio.run_view import RunView
 
 HOST = "127.0.0.1"
@@ -144,7 +146,9 @@ def create_app(
         for threads in (connections.runners, connections.analysts):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    return Guard(Starlette(routes=routes(connections, run), lifespan=lifespan), token, port)
+    app = Starlette(routes=routes(connections, run), lifespan=lifespan)
+    app.state.connections = connections
+    return Guard(app, token, port)
 
 
 def listen(port: int) -> socket.socket:
@@ -170,8 +174,8 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
-def serve(bound: socket.socket, token: str, run: "RunView | None" = None) -> None:
-    """Serve until interrupted."""
+def server_of(bound: socket.socket, token: str, run: "RunView | None" = None) -> "uvicorn.Server":
+    """The server of the page at a bound socket."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -185,4 +189,9 @@ def serve(bound: socket.socket, token: str, run: "RunView | None" = None) -> Non
         server_header=False,
     )
     server = uvicorn.Server(config)
-    server.run(sockets=[bound])
+    return server
+
+
+def serve(bound: socket.socket, token: str, run: "RunView | None" = None) -> None:
+    """Serve until interrupted."""
+    server_of(bound, token, run).run(sockets=[bound])

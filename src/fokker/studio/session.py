@@ -5,8 +5,9 @@ slow page waits for nobody and nobody waits for it, and a closed tab stops its w
 """
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 MAX_RUNS = 4
 MAX_MESSAGE = 64 * 1024
-MAX_QUESTIONS = 8
 MAX_FRAMES = 100_000
 
 
@@ -35,16 +35,21 @@ class Channel(Protocol):
 
 
 class Session:
-    """The work of one connection; `handle` takes a message, `close` stops everything."""
+    """The work of one connection; `handle` takes a message, `close` stops everything.
+
+    Of each kind of work and each run there is at most one task, which ends when its answer is sent. A later
+    message of that kind waits for it, in the place of one that waited before. So neither messages that come
+    too fast nor a page that does not read its answers make a queue.
+    """
 
     def __init__(self, channel: Channel, runners: ThreadPoolExecutor, analysts: ThreadPoolExecutor) -> None:
         self._channel = channel
         self._runners, self._analysts = runners, analysts
         self._runs: dict[int, Simulation] = {}
-        # A run that is being built: the latest that was asked for.
-        self._starting: dict[int, object] = {}
-        self._busy: set[int] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        # Runs that are being built, and were not stopped since.
+        self._starting: set[int] = set()
+        self._tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
+        self._waiting: dict[tuple[int, str], Mapping[str, Any]] = {}
         self._is_closed = False
 
     @property
@@ -62,55 +67,71 @@ class Session:
         except (ValueError, TypeError, RecursionError):
             await self._answer(0, "error", {"message": "a message must be a JSON object.", "part": ""})
             return
-        actions: dict[str, Callable[[int, Mapping[str, Any]], Awaitable[None]]] = {
-            "start": self._start,
-            "next": self._next,
-            "stop": self._stop,
-            "check": partial(self._ask, "check", _check),
-            "recipe": partial(self._ask, "recipe", _recipe),
-            "residual": partial(self._ask, "residual", _residual),
-            "complete": partial(self._ask, "complete", _complete),
-            "program": partial(self._ask, "program", _program),
-        }
         is_number = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < MAX_RUNS
-        if not is_number or not isinstance(do, str) or do not in actions:
-            known = ", ".join(actions)
-            text = f"a message has an id from 0 to {MAX_RUNS - 1}, and `do` is one of {known}."
+        known = ("start", "next", "stop", *_ANSWERS)
+        if not is_number or not isinstance(do, str) or do not in known:
+            text = f"a message has an id from 0 to {MAX_RUNS - 1}, and `do` is one of {', '.join(known)}."
             await self._answer(0, "error", {"message": text, "part": ""})
             return
-        await actions[do](number, request)
+        key = number, do
+        if do in ("start", "stop"):
+            self._runs.pop(number, None)
+        if do == "stop":
+            self._starting.discard(number)
+            self._waiting.pop((number, "start"), None)
+            await self._answer(number, "stopped", {})
+        elif key not in self._tasks:
+            self._tasks[key] = asyncio.create_task(self._work(number, do, request))
+        elif do != "next":  # a page that asks again before its frame has come gets that frame
+            self._waiting[key] = request
 
     def close(self) -> None:
         """Stop: what is being computed ends with its block, and its result is dropped."""
         self._is_closed = True
         self._runs.clear()
-        for task in self._tasks:
+        self._waiting.clear()
+        for task in self._tasks.values():
             task.cancel()
 
-    # Runs -----------------------------------------------------------------------------------------------
+    async def _work(self, number: int, do: str, request: Mapping[str, Any] | None) -> None:
+        """Answer a message, and then the last one that came in the meantime."""
+        key = number, do
+        try:
+            while request is not None:
+                await self._answered(number, do, request)
+                request = self._waiting.pop(key, None)
+        finally:
+            del self._tasks[key]
+
+    async def _answered(self, number: int, do: str, request: Mapping[str, Any]) -> None:
+        try:
+            if do in _ANSWERS:
+                await self._ask(number, do, request)
+            else:
+                await {"start": self._start, "next": self._next}[do](number, request)
+        except DesignError as error:
+            about = {"about": do} if do in _ANSWERS else {}
+            await self._answer(number, "error", {**error.to_json(), **about})
+        except Exception as error:
+            # One that nobody expected ends its answer, not the page, which may be gone by now.
+            text = f"{type(error).__name__}: {error}"
+            with contextlib.suppress(Exception):
+                await self._answer(number, "error", {"message": text, "part": "", "unexpected": True})
+
+    # What is asked for ------------------------------------------------------------------------------------
 
     async def _start(self, number: int, request: Mapping[str, Any]) -> None:
-        self._runs.pop(number, None)
-        self._spawn(number, self._started(number, request))
-
-    async def _started(self, number: int, request: Mapping[str, Any]) -> None:
         from fokker.studio.simulation import Simulation
-
-        marker = self._starting[number] = object()
-
-        def made() -> Any:
-            return Simulation(design_of(request.get("design")))
-
-        try:
-            simulation = await self._in_thread(self._runners, made)
-        except DesignError as error:
-            await self._answer(number, "error", error.to_json())
-            return
-        if self._starting.get(number) is not marker:  # started again, or stopped, in the meantime
-            return
-        self._runs[number] = simulation
         from fokker.studio.truth import describe
 
+        self._starting.add(number)
+        simulation = await self._in_thread(
+            self._runners, lambda: Simulation(design_of(request.get("design")))
+        )
+        if number not in self._starting or (number, "start") in self._waiting:
+            return  # stopped, or started again, in the meantime
+        self._starting.discard(number)
+        self._runs[number] = simulation
         header = {
             **describe(simulation.truth),
             "sampler": str(simulation.built.sampler),
@@ -120,70 +141,20 @@ class Session:
 
     async def _next(self, number: int, request: Mapping[str, Any]) -> None:
         simulation = self._runs.get(number)
-        # A page that asks again before its frame has come gets that frame.
-        if simulation is None or number in self._busy or simulation.is_over:
+        if simulation is None or simulation.is_over:
             return
-        self._busy.add(number)
-        with_trajectory = request.get("trajectory") is True
-        self._spawn(number, self._advanced(number, simulation, with_trajectory))
-
-    async def _advanced(self, number: int, simulation: "Simulation", with_trajectory: bool) -> None:
-        advance = partial(simulation.advance, with_trajectory=with_trajectory)
-        try:
-            numbers, arrays = await self._in_thread(self._runners, advance)
-        finally:
-            self._busy.discard(number)
+        advance = partial(simulation.advance, with_trajectory=request.get("trajectory") is True)
+        numbers, arrays = await self._in_thread(self._runners, advance)
         if self._runs.get(number) is simulation:
             await self._send(number, "frame", numbers, arrays)
 
-    async def _stop(self, number: int, request: Mapping[str, Any]) -> None:
-        self._runs.pop(number, None)
-        self._starting.pop(number, None)
-        await self._answer(number, "stopped", {})
-
-    # Questions --------------------------------------------------------------------------------------------
-
-    async def _ask(
-        self,
-        kind: str,
-        answer: Callable[[Design, Mapping[str, Any]], tuple[dict[str, Any], dict[str, np.ndarray]]],
-        number: int,
-        request: Mapping[str, Any],
-    ) -> None:
-        if len(self._tasks) >= MAX_QUESTIONS:
-            text = "too much is being computed already: wait for an answer."
-            await self._answer(number, "error", {"message": text, "part": kind})
-            return
-        self._spawn(number, self._answered(kind, answer, number, request))
-
-    async def _answered(self, kind: str, answer: Any, number: int, request: Mapping[str, Any]) -> None:
-        def made() -> Any:
-            return answer(design_of(request.get("design")), request)
-
-        try:
-            header, arrays = await self._in_thread(self._analysts, made)
-        except DesignError as error:
-            await self._answer(number, "error", {**error.to_json(), "about": kind})
-            return
-        await self._send(number, kind, {**header, "asked": request.get("asked")}, arrays)
+    async def _ask(self, number: int, do: str, request: Mapping[str, Any]) -> None:
+        header, arrays = await self._in_thread(
+            self._analysts, lambda: _ANSWERS[do](design_of(request.get("design")), request)
+        )
+        await self._send(number, do, {**header, "asked": request.get("asked")}, arrays)
 
     # Sending ----------------------------------------------------------------------------------------------
-
-    def _spawn(self, number: int, work: Any) -> None:
-        task = asyncio.create_task(self._reported(number, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _reported(self, number: int, work: Any) -> None:
-        """An exception that nobody expected ends its answer, not the page."""
-        try:
-            await work
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            if not self._is_closed:
-                await self._answer(number, "error", {"message": text, "part": "", "unexpected": True})
 
     async def _in_thread(self, threads: ThreadPoolExecutor, function: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(threads, self._unless_closed, function)
@@ -207,34 +178,37 @@ class Session:
         await self._channel.send_bytes(packed({"id": number, "kind": kind, **header}, arrays))
 
 
-def _check(design: Design, request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+_Answer = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+def _check(design: Design, request: Mapping[str, Any]) -> _Answer:
     from fokker.studio.analysis import known_verdict
 
     report = known_verdict(design)
     return {"report": report.to_json(), "text": str(report)}, {}
 
 
-def _recipe(design: Design, request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _recipe(design: Design, request: Mapping[str, Any]) -> _Answer:
     from fokker.studio.recipe_view import recipe_view
 
     return recipe_view(design), {}
 
 
-def _residual(design: Design, request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _residual(design: Design, request: Mapping[str, Any]) -> _Answer:
     from fokker.studio.analysis import residual_map
 
     result = residual_map(design)
     return result, {"values": result.pop("values")}
 
 
-def _complete(design: Design, request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _complete(design: Design, request: Mapping[str, Any]) -> _Answer:
     from fokker.studio.analysis import completion
 
     result = completion(design)
     return result, {"values": result.pop("values")}
 
 
-def _program(design: Design, request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _program(design: Design, request: Mapping[str, Any]) -> _Answer:
     from fokker.studio.loop import source
     from fokker.studio.program import build
 
@@ -242,3 +216,13 @@ def _program(design: Design, request: Mapping[str, Any]) -> tuple[dict[str, Any]
     if isinstance(frames, bool) or not isinstance(frames, int) or not 1 <= frames <= MAX_FRAMES:
         raise DesignError("frames", f"frames is a whole number from 1 to {MAX_FRAMES}, not {frames!r}.")
     return {"program": source(build(design), frames)}, {}
+
+
+# The questions, in threads of their own.
+_ANSWERS: dict[str, Callable[[Design, Mapping[str, Any]], _Answer]] = {
+    "check": _check,
+    "recipe": _recipe,
+    "residual": _residual,
+    "complete": _complete,
+    "program": _program,
+}

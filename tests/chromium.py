@@ -1,0 +1,94 @@
+"""The browser of the tests: the system's Chromium, or Playwright's own, which `make browser` installs.
+
+`python tests/chromium.py` installs it where there is none. It never fails: without a browser or a network it
+prints one line, and the tests that need a browser are skipped.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SYSTEM = next(filter(None, map(shutil.which, _NAMES)), None)
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
+_SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A browser; the test is skipped where there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        if not is_there(playwright):
+            pytest.skip("no Chromium is installed: `make browser` installs one")
+        launched = playwright.chromium.launch(executable_path=SYSTEM, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def served():
+    """The studio, in a thread."""
+    from studio_server import Served
+
+    running = Served()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def page(browser):
+    """A page that reaches this machine alone; in the end it asked for no other, and nothing went wrong."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    opened = context.new_page()
+    opened.elsewhere, opened.mistakes = [], []
+
+    def only_here(route):
+        if re.match(r"(?:http://127\.0\.0\.1:|data:|blob:)", route.request.url):
+            route.continue_()
+        else:
+            opened.elsewhere.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", only_here)
+    opened.on("pageerror", lambda error: opened.mistakes.append(str(error)))
+    yield opened
+    assert opened.elsewhere == []
+    assert opened.mistakes == []
+    context.close()
+
+
+def is_there(playwright):
+    """Whether a browser can be launched."""
+    return SYSTEM is not None or Path(playwright.chromium.executable_path).is_file()
+
+
+def install(command=(sys.executable, "-m", "playwright", "install", "chromium")):
+    """Install Playwright's Chromium where there is no browser; what to say where this was not possible."""
+    if SYSTEM is not None:
+        return ""
+    try:
+        from playwright.sync_api import sync_playwright
+
+        with sync_playwright() as playwright:
+            if is_there(playwright):
+                return ""
+        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        reason = "" if done.returncode == 0 else "it could not be downloaded"
+    except (ImportError, OSError, subprocess.TimeoutExpired) as error:
+        reason = str(error).splitlines()[0]
+    return reason and f"No Chromium is installed ({reason}): tests that need a browser are skipped."
+
+
+if __name__ == "__main__":
+    if message := install():
+        print(message)

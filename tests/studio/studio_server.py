@@ -1,0 +1,49 @@
+"""A server of the page in a thread."""
+
+import json
+import threading
+import time
+from base64 import urlsafe_b64encode
+
+from fokker.studio import server
+
+TOKEN = "token-of-the-test"
+SMALL = {"seed": 1, "chains": 60, "steps": 20, "burn_in": 40}
+
+
+class Served:
+    """A server in a thread, which can be stopped and started again at its port."""
+
+    def __init__(self, port=0, run=None):
+        bound = server.listen(port)
+        self.port = bound.getsockname()[1]
+        self.uvicorn = server.server_of(bound, TOKEN, run)
+        self.thread = threading.Thread(target=self.uvicorn.run, args=([bound],), daemon=True)
+        self.thread.start()
+        until(lambda: self.uvicorn.started)
+
+    @property
+    def address(self):
+        return server.address(TOKEN, self.port)
+
+    @property
+    def connections(self):
+        return self.uvicorn.config.app._app.state.connections
+
+    def stop(self):
+        self.uvicorn.should_exit = True
+        self.thread.join(20)
+
+
+def until(is_so, seconds=120):
+    """Wait; the page's security policy forbids the function of Playwright, which evaluates texts."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.05)
+
+
+def link(address, panels, target=None, run=None):
+    """The address of the page with this state."""
+    state = {"target": target or {"name": "normal"}, "run": SMALL if run is None else run, "panels": panels}
+    return f"{address}#{urlsafe_b64encode(json.dumps(state).encode()).decode().rstrip('=')}"
