@@ -139,7 +139,8 @@ def test_numbers_that_are_about_right_pass_and_others_do_not():
         run("page", parsed(page.format(output=output))[:1]) for output in ("2.4", "3.4", "2.5 too")
     )
     assert near == []
-    assert far and other
+    assert far
+    assert other
 
 
 # Commands and links -----------------------------------------------------------------------------------------

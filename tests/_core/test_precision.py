@@ -298,10 +298,11 @@ def test_the_command_refuses_or_runs_in_double_and_goes_on_so(tmp_path, monkeypa
 
 def test_a_table_shows_the_digits_that_the_spread_resolves():
     draws = 2460000.6018 + 0.0021 * np.random.default_rng(0).normal(size=(4, 500))
-    digits = _form(draws.mean(), draws.std())
+    digits = _form(draws.mean(), draws.std(), draws.size)
     assert f"{draws.mean():{digits}}".startswith("2460000.60")
-    assert _form(0.5, 1.0) == ".3f"  # one precision for mean, deviation and quantiles of a row
-    assert _form(np.nan, 1.0) == _form(1.0, 0.0) == ".4g"
+    assert _form(0.5, 1.0, 1000.0) == ".2f"  # one precision for mean, deviation and quantiles of a row
+    assert _form(0.5, 1.0, 1e5) == ".3f"
+    assert _form(np.nan, 1.0, 1000.0) == _form(1.0, 0.0, 1000.0) == ".4g"
 
 
 def days_of_numpyro(y):

@@ -670,8 +670,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/choice.py",
-        "options.batch_size is None or case.size > MOST_CURVED",
-        "options.batch_size is None",
+        "if not case.takes_minibatches or case.size > MOST_CURVED:",
+        "if not case.takes_minibatches:",
         "the curvature of any number of parameters is a matrix",
         ("choice::the_first_rule_that_holds_decides",),
     ),
