@@ -147,10 +147,26 @@ def check_dynamics(problem: Problem, states: list[Any], options: Options) -> Che
             f"no shapes were given: {' and '.join(problem.names)} taken as single numbers. Errors that occur "
             "only in more dimensions are not found: give their shapes by state=…"
         )
-    modes = np.zeros((0, d))
+    report = _report(verdict, parts, marginal, residuals, residual, tolerance, exact, worst)
+    return Checked(report, problem, parts.drawn if checked.settled and not checked.given else None)
+
+
+def _report(
+    verdict: _Verdict,
+    parts: _Parts,
+    marginal: Marginal,
+    residuals: Residuals,
+    residual: float,
+    tolerance: float,
+    exact: bool,
+    worst: "_Worst",
+) -> Report:
+    """What was found, with the modes around which it holds."""
+    problem, checked = parts.problem, parts.checked
+    modes = np.zeros((0, problem.dimension))
     if checked.settled and checked.below is not None:
         modes = find_modes(parts.evaluate, checked.below)
-    report = Report(
+    return Report(
         ok=str(verdict) == "right",
         verdict=str(verdict),
         residual=residual,
@@ -172,7 +188,6 @@ def check_dynamics(problem: Problem, states: list[Any], options: Options) -> Che
         modes=[_ordered(problem.to_state(jnp.asarray(mode)), problem) for mode in modes],
         notes=verdict.notes,
     )
-    return Checked(report, problem, parts.drawn if checked.settled and not checked.given else None)
 
 
 def _parts(

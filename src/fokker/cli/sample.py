@@ -2,7 +2,7 @@
 
 import contextlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -74,6 +74,32 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+def _options_of_run(context: typer.Context) -> dict[str, Any]:
+    """What `fokker sample` was given, as a run stores it; raise for what is not known."""
+    from fokker.cli.settings import parse_list, parse_settings
+
+    given = context.params
+    for flag, value, known in (
+        ("--start", given["start"], ("init", "mode")),
+        ("--gradient", given["gradient"], ("minibatch", "control-variates")),
+    ):
+        if value not in known:
+            raise CommandError(f"{flag} is one of {', '.join(known)}, not {value!r}.")
+    if given["gradient"] != "minibatch" and given["batch_size"] is None:
+        raise CommandError(f"--gradient {given['gradient']} is about minibatches: give --batch-size.")
+    missing = given["missing"]
+    return {name: given[name] for name in given if name not in (*_OF_THE_CALL, *_TEXT_OPTIONS)} | {
+        "data": given["data"] or [],
+        "columns": parse_list(given["columns"]) or None,
+        "categories": dict.fromkeys(parse_list(given["categories"])),
+        "dates": parse_list(given["dates"]),
+        "text": {name: given[name] for name in _TEXT_OPTIONS}
+        | {"missing": None if missing is None else parse_list(missing)},
+        "settings": parse_settings(given["settings"] or [], context.meta.get(_SETTINGS)),
+        "precision": "double" if given["double"] else None,
+    }
+
+
 def sample(
     context: typer.Context,
     source: Annotated[
@@ -128,31 +154,11 @@ def sample(
     """
     from fokker.cli.call import print_estimate, run_sampler
     from fokker.cli.execution import made_folder, replacing_run
-    from fokker.cli.settings import parse_list, parse_quantiles, parse_settings
+    from fokker.cli.settings import parse_quantiles
     from fokker.run.processes import join
 
     parse_quantiles(quantiles)  # which are needed only after the run
-    parameters = context.params
-    options = {
-        name: parameters[name] for name in parameters if name not in (*_OF_THE_CALL, *_TEXT_OPTIONS)
-    } | {
-        "data": data or [],
-        "columns": parse_list(columns) or None,
-        "categories": dict.fromkeys(parse_list(categories)),
-        "dates": parse_list(dates),
-        "text": {name: parameters[name] for name in _TEXT_OPTIONS}
-        | {"missing": None if missing is None else parse_list(missing)},
-        "settings": parse_settings(settings or [], context.meta.get(_SETTINGS)),
-        "precision": "double" if double else None,
-    }
-    for flag, value, known in (
-        ("--start", start, ("init", "mode")),
-        ("--gradient", gradient, ("minibatch", "control-variates")),
-    ):
-        if value not in known:
-            raise CommandError(f"{flag} is one of {', '.join(known)}, not {value!r}.")
-    if gradient != "minibatch" and batch_size is None:
-        raise CommandError(f"--gradient {gradient} is about minibatches: give --batch-size.")
+    options = _options_of_run(context)
     if dry_run:
         print_estimate(options, out, overwrite)
         return
