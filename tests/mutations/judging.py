@@ -300,8 +300,8 @@ MUTATIONS = [
     ),
     Mutation(
         "samplers/psgld.py",
-        'return Followed(self._without_memory, whole, doubt=doubt)',
-        'return Followed(self._without_memory, whole)',
+        "return Followed(self._without_memory, whole, doubt=doubt)",
+        "return Followed(self._without_memory, whole)",
         "psgld passes by dynamics that lack its memory",
         ("check_samplers::every_sampler_is_checked",),
     ),

@@ -1,6 +1,5 @@
 """The verdict on dynamics: is exp(-H) stationary, and if not, which term is wrong?"""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -172,7 +171,6 @@ def _report(
         residual=residual,
         tolerance=tolerance,
         scale=residuals.typical_scale,
-        root_mean_square=float(np.sqrt(np.mean(residuals.values**2))) if residuals.values.size else math.nan,
         reasons=verdict.reasons,
         worst_point=_ordered(worst.point, problem),
         worst_value=worst.value,

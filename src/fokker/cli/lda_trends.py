@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from fokker.models.topics.trends import Trends
 
 
+_PER = "words: the share of a topic in all words of a group; documents: the mean of its shares."
+_NO_SAMPLING = "Intervals of these documents alone, without the sampling of documents."
+_WRITTEN = "Use the mixtures that the run has written: quick, but intervals are without the posterior."
+
+
 # Typer takes a `Literal` in its newer releases alone.
 class Bin(StrEnum):
     """How dates are grouped."""
@@ -52,26 +57,9 @@ def trends(
         Bin | None,
         option("Take the values for dates, and group them.", "the values as they are"),
     ] = None,
-    per: Annotated[
-        Per,
-        typer.Option(
-            help="words: the share of a topic in all words of a group; documents: the mean of its shares."
-        ),
-    ] = Per.words,
-    no_sampling: Annotated[
-        bool,
-        typer.Option(
-            "--no-sampling",
-            help="Intervals of these documents alone, without the sampling of documents.",
-        ),
-    ] = False,
-    written: Annotated[
-        bool,
-        typer.Option(
-            "--written",
-            help="Use the mixtures that the run has written: quick, but intervals are without the posterior.",
-        ),
-    ] = False,
+    per: Annotated[Per, typer.Option(help=_PER)] = Per.words,
+    no_sampling: Annotated[bool, typer.Option("--no-sampling", help=_NO_SAMPLING)] = False,
+    written: Annotated[bool, typer.Option("--written", help=_WRITTEN)] = False,
     probability: Annotated[float, typer.Option(help="The probability of the intervals.")] = 0.9,
     out: Annotated[Path | None, option("Folder for trends-COLUMN.csv and .png.", "RUN")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,

@@ -40,6 +40,8 @@ _SAMPLER = (
     "The name of a sampler in fk.samplers or in the file; auto chooses one for the model, the data and "
     "--batch-size, and says why."
 )
+_INIT = "The name in the file of the initial position, or a function of a key."
+_WARM_UP = "Steps in which nuts, hmc and the like adapt their settings."
 _START = "Where chains start: at init, or at the mode, which is found from there with all the data."
 _GRADIENT = (
     "What is made of the rows of a step: with control variates at the mode, the noise of the gradient is "
@@ -123,14 +125,10 @@ def sample(
     config: Annotated[Path | None, option(_CONFIG, "FILE.toml", callback=_read_config, is_eager=True)] = None,
     sampler: Annotated[str, option(_SAMPLER)] = "auto",
     step_size: Annotated[float | None, option("The step size. Default: tuned by short runs.")] = None,
-    init: Annotated[
-        str, option("The name in the file of the initial position, or a function of a key.")
-    ] = "init",
+    init: Annotated[str, option(_INIT)] = "init",
     start: Annotated[str, option(_START, "init|mode")] = "init",
     burn_in: Annotated[int, option("Steps before the first draw.")] = 0,
-    warm_up: Annotated[
-        int | None, option("Steps in which nuts, hmc and the like adapt their settings.")
-    ] = None,
+    warm_up: Annotated[int | None, option(_WARM_UP)] = None,
     thin: Annotated[int, option("Keep every n-th step.")] = 1,
     chains: Annotated[int, option("The number of chains.")] = 4,
     batch_size: Annotated[int | None, option("Rows of data per step. Default: all.")] = None,
