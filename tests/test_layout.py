@@ -16,11 +16,11 @@ from measures import ROOT, SOURCE, imports
 
 # What may not grow: `python tests/measures.py` shows what these numbers are now, and of what.
 LIMITS = {
-    "lines of code outside lab": 45_950,  # with features of users and items, counts, `fokker ratings`
+    "lines of code outside lab": 45_345,  # with reports that draw figures, run view, recorded gallery
     "parameters annotated Any, of 1,000": 50,
     "files over 400 lines": 0,
-    "functions over 60 lines of code": 10,
-    "loops that drive chains": 9,
+    "functions over 60 lines of code": 5,
+    "loops that drive chains": 8,
     "lazy imports that only break a cycle": 1,
 }
 

@@ -29,9 +29,9 @@ def checked_seed(seed: Any, name: str = "seed") -> int:
     return number
 
 
-def key_of_seed(seed: object, name: str = "seed") -> Key[Array, ""]:
+def key_of_seed(seed: object) -> Key[Array, ""]:
     """The key of a seed; raise as `checked_seed` does."""
-    return jax.random.key(checked_seed(seed, name))
+    return jax.random.key(checked_seed(seed, "seed"))
 
 
 def checked_key(key: Any) -> Key[Array, ""] | None:

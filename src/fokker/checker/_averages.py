@@ -24,6 +24,16 @@ def position_of(sampler: Sampler, problem: Problem, x: Array) -> Any:
     return z["theta"] if sampler.wants_target else z
 
 
+def steps_from(sampler: Sampler, state: Any, keys: Array) -> tuple[Any, Array]:
+    """The state after one step per key, and theta after each of them."""
+
+    def step(state: Any, key: Array) -> tuple[Any, Array]:
+        state, _ = sampler.step(key, state)
+        return state, ravel(sampler.position(state))
+
+    return jax.lax.scan(step, state, keys)
+
+
 def averages_finding(
     sampler: Sampler, problem: Problem, points: np.ndarray, generator: np.random.Generator
 ) -> Finding:
@@ -31,13 +41,8 @@ def averages_finding(
     keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), (len(points), _OWN_STEPS + 1))
 
     def positions(x: Array, keys: Array) -> Array:
-        position = position_of(sampler, problem, x)
-
-        def step(state: Any, key: Array) -> tuple[Any, Array]:
-            state, _ = sampler.step(key, state)
-            return state, ravel(sampler.position(state))
-
-        return jax.lax.scan(step, sampler.init(position, key=keys[0]), keys[1:])[1]
+        state = sampler.init(position_of(sampler, problem, x), key=keys[0])
+        return steps_from(sampler, state, keys[1:])[1]
 
     # Optimised: it runs a few thousand times.
     moved = np.asarray(jax.jit(jax.vmap(positions))(points, keys))

@@ -11,7 +11,7 @@ is tested directly.
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +78,116 @@ class Lifted(Problem):
         return result
 
 
+class _Chart(NamedTuple):
+    """Vectors x of a problem as vectors y of the plane and of space, variable by variable.
+
+    `variables`: the slice of y of each; `wave`: 2π over the period of an angle. M: ∂y/∂x, as above.
+    """
+
+    problem: Problem
+    spheres: tuple[str, ...]
+    variables: dict[str, slice]
+    wave: dict[str, Array]
+
+    @classmethod
+    def of(cls, problem: Problem, periods: Mapping[str, np.ndarray], spheres: tuple[str, ...]) -> "_Chart":
+        """An angle takes two numbers of y."""
+        variables, start = {}, 0
+        for name, rows in problem.variables.items():
+            size = (rows.stop - rows.start) * (2 if name in periods else 1)
+            variables[name] = slice(start, start + size)
+            start += size
+        wave = {
+            name: jnp.asarray(np.broadcast_to(2 * np.pi / period, _size(problem, name)))
+            for name, period in periods.items()
+        }
+        return cls(problem, spheres, variables, wave)
+
+    def _by_variable(self, piece: Callable[[str], Array]) -> Vector:
+        return jnp.concatenate([piece(name) for name in self.problem.variables])
+
+    def _halves(self, y: Vector, name: str) -> tuple[Array, Array]:
+        first, second = jnp.split(y[self.variables[name]], 2)
+        return first, second
+
+    def _length(self, y: Vector, name: str) -> Array:
+        square = jnp.sum(y[self.variables[name]] ** 2)
+        return jnp.sqrt(jnp.where(square > 0, square, 1.0))
+
+    def fold(self, y: Vector) -> Vector:
+        """x of y."""
+
+        def piece(name: str) -> Array:
+            if name in self.wave:
+                cosine, sine = self._halves(y, name)
+                # At the origin the angle is arbitrary, but its derivatives must be finite.
+                is_away = cosine**2 + sine**2 > 0
+                sine, cosine = jnp.where(is_away, sine, 0.0), jnp.where(is_away, cosine, 1.0)
+                return jnp.arctan2(sine, cosine) / self.wave[name]
+            return y[self.variables[name]] / (self._length(y, name) if name in self.spheres else 1.0)
+
+        return self._by_variable(piece)
+
+    def lift(self, x: Vector) -> Vector:
+        """y of x, on the circles and spheres."""
+
+        def piece(name: str) -> Array:
+            part = x[self.problem.variables[name]]
+            if name in self.wave:
+                angle = self.wave[name] * part
+                return jnp.concatenate([jnp.cos(angle), jnp.sin(angle)])
+            if name in self.spheres:
+                # A zero vector has no direction: use any.
+                part = jnp.where(jnp.all(part == 0), 1.0, part)
+                return part / jnp.sqrt(jnp.sum(part**2))
+            return part
+
+        return self._by_variable(piece)
+
+    def push(self, y: Vector, w: Vector) -> Vector:
+        """M w."""
+
+        def piece(name: str) -> Array:
+            part = w[self.problem.variables[name]]
+            if name in self.wave:
+                cosine, sine = self._halves(y, name)
+                return jnp.concatenate([-sine * self.wave[name] * part, cosine * self.wave[name] * part])
+            return part * (self._length(y, name) if name in self.spheres else 1.0)
+
+        return self._by_variable(piece)
+
+    def pull(self, y: Vector, v: Vector, inverse: bool = False) -> Vector:
+        """Mᵀ v, or M⁻¹ v for a velocity v."""
+
+        def piece(name: str) -> Array:
+            part = v[self.variables[name]]
+            if name in self.wave:
+                cosine, sine = self._halves(y, name)
+                first, second = jnp.split(part, 2)
+                along, wave = cosine * second - sine * first, self.wave[name]
+                return along / ((cosine**2 + sine**2) * wave) if inverse else along * wave
+            scale = self._length(y, name) if name in self.spheres else 1.0
+            return part / scale if inverse else part * scale
+
+        return self._by_variable(piece)
+
+    def drift(self, y: Vector) -> Vector:
+        """M f, with what Itô's formula adds on circles."""
+        problem, x = self.problem, self.fold(y)
+        result = self.push(y, problem.drift(x))
+        for name, wave in self.wave.items():
+            rows = np.arange(x.size)[problem.variables[name]]
+            entries = jnp.stack([problem.D_mv(x, jnp.zeros_like(x).at[i].set(1))[i] for i in rows])
+            turn = wave**2 * entries
+            own = self.variables[name]
+            result = result.at[own].add(-jnp.concatenate([turn, turn]) * y[own])
+        return result
+
+    def radial(self, y: Vector, names: Iterable[str]) -> Array:
+        """What H has in the direction that is not in x."""
+        return sum((jnp.sum(y[self.variables[name]] ** 2) / 2 for name in names), jnp.zeros(()))
+
+
 def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Iterable[str]) -> Problem:
     """The problem with angles and unit vectors lifted; unchanged if there are none."""
     spheres = (sphere,) if isinstance(sphere, str) else tuple(sphere)
@@ -85,100 +195,15 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
     if not spheres and not periods:
         return problem
     _validate(problem, periods, spheres)
-    variables, start = {}, 0
-    for name, rows in problem.variables.items():
-        size = (rows.stop - rows.start) * (2 if name in periods else 1)
-        variables[name] = slice(start, start + size)
-        start += size
-    wave = {
-        name: jnp.asarray(np.broadcast_to(2 * np.pi / period, _size(problem, name)))
-        for name, period in periods.items()
-    }
-
-    def by_variable(piece: Callable[[str], Array]) -> Vector:
-        return jnp.concatenate([piece(name) for name in problem.variables])
-
-    def halves(y: Vector, name: str) -> tuple[Array, Array]:
-        first, second = jnp.split(y[variables[name]], 2)
-        return first, second
-
-    def length(y: Vector, name: str) -> Array:
-        square = jnp.sum(y[variables[name]] ** 2)
-        return jnp.sqrt(jnp.where(square > 0, square, 1.0))
-
-    def fold(y: Vector) -> Vector:
-        def piece(name: str) -> Array:
-            if name in periods:
-                cosine, sine = halves(y, name)
-                # At the origin the angle is arbitrary, but its derivatives must be finite.
-                is_away = cosine**2 + sine**2 > 0
-                return (
-                    jnp.arctan2(jnp.where(is_away, sine, 0.0), jnp.where(is_away, cosine, 1.0)) / wave[name]
-                )
-            return y[variables[name]] / (length(y, name) if name in spheres else 1.0)
-
-        return by_variable(piece)
-
-    def lifted(x: Vector) -> Vector:
-        def piece(name: str) -> Array:
-            part = x[problem.variables[name]]
-            if name in periods:
-                return jnp.concatenate([jnp.cos(wave[name] * part), jnp.sin(wave[name] * part)])
-            if name in spheres:
-                # A zero vector has no direction: use any.
-                part = jnp.where(jnp.all(part == 0), 1.0, part)
-                return part / jnp.sqrt(jnp.sum(part**2))
-            return part
-
-        return by_variable(piece)
-
-    def push(y: Vector, w: Vector) -> Vector:
-        """M w."""
-
-        def piece(name: str) -> Array:
-            part = w[problem.variables[name]]
-            if name in periods:
-                cosine, sine = halves(y, name)
-                return jnp.concatenate([-sine * wave[name] * part, cosine * wave[name] * part])
-            return part * (length(y, name) if name in spheres else 1.0)
-
-        return by_variable(piece)
-
-    def pull(y: Vector, v: Vector, inverse: bool = False) -> Vector:
-        """Mᵀ v, or M⁻¹ v for a velocity v."""
-
-        def piece(name: str) -> Array:
-            part = v[variables[name]]
-            if name in periods:
-                cosine, sine = halves(y, name)
-                first, second = jnp.split(part, 2)
-                along = cosine * second - sine * first
-                return along / ((cosine**2 + sine**2) * wave[name]) if inverse else along * wave[name]
-            scale = length(y, name) if name in spheres else 1.0
-            return part / scale if inverse else part * scale
-
-        return by_variable(piece)
-
-    def drift(y: Vector) -> Vector:
-        x = fold(y)
-        result = push(y, problem.drift(x))
-        for name in periods:
-            rows = np.arange(x.size)[problem.variables[name]]
-            entries = jnp.stack([problem.D_mv(x, jnp.zeros_like(x).at[i].set(1))[i] for i in rows])
-            turn = wave[name] ** 2 * entries
-            result = result.at[variables[name]].add(-jnp.concatenate([turn, turn]) * y[variables[name]])
-        return result
-
-    def radial(y: Vector, names: Iterable[str]) -> Array:
-        return sum((jnp.sum(y[variables[name]] ** 2) / 2 for name in names), jnp.zeros(()))
-
+    chart = _Chart.of(problem, periods, spheres)
     compact = (*periods, *spheres)
     Q_mv, auxiliary = problem.Q_mv, problem.auxiliary
+    fold, push, pull, radial = chart.fold, chart.push, chart.pull, chart.radial
     return Lifted(
         example=problem.example,
         names=problem.names,
-        variables=variables,
-        drift=drift,
+        variables=chart.variables,
+        drift=chart.drift,
         D_mv=lambda y, v: push(y, problem.D_mv(fold(y), pull(y, v))),
         hamiltonian=lambda y: problem.hamiltonian(fold(y)) + radial(y, compact),
         Q_mv=None if Q_mv is None else lambda y, v: push(y, Q_mv(fold(y), pull(y, v))),
@@ -189,7 +214,7 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
         position=problem.position,
         guessed=problem.guessed,
         fold=fold,
-        lift=lifted,
+        lift=chart.lift,
         pull_back=lambda y, v: pull(y, v, inverse=True),
         flat=problem,
         spheres=spheres,

@@ -1,6 +1,5 @@
 """The verdict on dynamics: is exp(-H) stationary, and if not, which term is wrong?"""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -147,16 +146,31 @@ def check_dynamics(problem: Problem, states: list[Any], options: Options) -> Che
             f"no shapes were given: {' and '.join(problem.names)} taken as single numbers. Errors that occur "
             "only in more dimensions are not found: give their shapes by state=…"
         )
-    modes = np.zeros((0, d))
+    report = _report(verdict, parts, marginal, residuals, residual, tolerance, exact, worst)
+    return Checked(report, problem, parts.drawn if checked.settled and not checked.given else None)
+
+
+def _report(
+    verdict: _Verdict,
+    parts: _Parts,
+    marginal: Marginal,
+    residuals: Residuals,
+    residual: float,
+    tolerance: float,
+    exact: bool,
+    worst: "_Worst",
+) -> Report:
+    """What was found, with the modes around which it holds."""
+    problem, checked = parts.problem, parts.checked
+    modes = np.zeros((0, problem.dimension))
     if checked.settled and checked.below is not None:
         modes = find_modes(parts.evaluate, checked.below)
-    report = Report(
+    return Report(
         ok=str(verdict) == "right",
         verdict=str(verdict),
         residual=residual,
         tolerance=tolerance,
         scale=residuals.typical_scale,
-        root_mean_square=float(np.sqrt(np.mean(residuals.values**2))) if residuals.values.size else math.nan,
         reasons=verdict.reasons,
         worst_point=_ordered(worst.point, problem),
         worst_value=worst.value,
@@ -172,7 +186,6 @@ def check_dynamics(problem: Problem, states: list[Any], options: Options) -> Che
         modes=[_ordered(problem.to_state(jnp.asarray(mode)), problem) for mode in modes],
         notes=verdict.notes,
     )
-    return Checked(report, problem, parts.drawn if checked.settled and not checked.given else None)
 
 
 def _parts(

@@ -34,25 +34,13 @@ class Drawn:
     settled: bool
 
 
-def draw_points(
-    hamiltonian: Callable[[Array], Array],
-    starts: np.ndarray,
-    number: int,
-    generator: np.random.Generator,
-    are_draws: np.ndarray | bool = False,
-) -> tuple[Drawn, Drawn]:
-    r"""Points from exp(-H), and wide points from exp(-H/4), by Metropolis-adjusted Langevin chains.
+def _is_sound(energy: Array, gradient: Points) -> Array:
+    return jnp.isfinite(energy) & jnp.all(jnp.isfinite(gradient), axis=1)
 
-    The chains are independent given the adapted proposal and give one point each, so that n points are n
-    draws. They start around the rows of `starts`. Half of them start far out and descend into a mode nearby,
-    which may be far from every start. Coordinates of `starts` that `are_draws` are not changed. The wide
-    points reach the tails and the regions between modes, where an error may be hidden.
-    """
+
+def _descent(hamiltonian: Callable[[Array], Array]) -> Callable[[Points, Points, Array], Points]:
+    """Descends from points; `home` is near them."""
     energy_and_gradient = jax.vmap(jax.value_and_grad(hamiltonian))
-    d = starts.shape[1]
-
-    def is_sound(energy: Array, gradient: Points) -> Array:
-        return jnp.isfinite(energy) & jnp.all(jnp.isfinite(gradient), axis=1)
 
     def descend(x: Points, home: Points, enough: Array) -> Points:
         """Gradient descent until the energy is at most `enough`."""
@@ -62,16 +50,25 @@ def draw_points(
             length = jnp.sqrt(jnp.sum(gradient**2, axis=1))
             proposed = x - (size / jnp.where(length > 0, length, 1.0))[:, None] * gradient
             new_energy, new_gradient = energy_and_gradient(proposed)
-            better = is_sound(new_energy, new_gradient) & (new_energy < energy) & (energy > enough)
+            better = _is_sound(new_energy, new_gradient) & (new_energy < energy) & (energy > enough)
             x, gradient = (
                 jnp.where(better[:, None], a, b) for a, b in ((proposed, x), (new_gradient, gradient))
             )
             return x, jnp.where(better, new_energy, energy), gradient, size * jnp.where(better, 1.5, 0.4)
 
         # A chain whose start has no finite H starts at a given start instead.
-        x = jnp.where(is_sound(*energy_and_gradient(x))[:, None], x, home)
+        x = jnp.where(_is_sound(*energy_and_gradient(x))[:, None], x, home)
         size = 0.1 * jnp.sqrt(jnp.sum((x - home) ** 2, axis=1)) + 1e-3
         return jax.lax.fori_loop(0, _DESCENTS, step, (x, *energy_and_gradient(x), size))[0]
+
+    return descend
+
+
+def _chains(
+    hamiltonian: Callable[[Array], Array], number: int
+) -> Callable[[Points, Array, Array, Array], tuple[Points, Array, Array]]:
+    """Chains for exp(-βH): the points, the acceptance rate of the last round, and the reach of each round."""
+    energy_and_gradient = jax.vmap(jax.value_and_grad(hamiltonian))
 
     def run(x: Points, beta: Array, normals: Array, uniforms: Array) -> tuple[Points, Array, Array]:
         def evaluate(x: Points) -> tuple[Array, Points]:
@@ -90,7 +87,7 @@ def draw_points(
             new_energy, new_gradient = evaluate(proposed)
             ratio = energy - new_energy
             ratio += log_proposal(x, proposed, new_gradient) - log_proposal(proposed, x, gradient)
-            accept = is_sound(new_energy, new_gradient) & (jnp.log(uniform) < ratio)
+            accept = _is_sound(new_energy, new_gradient) & (jnp.log(uniform) < ratio)
             x = jnp.where(accept[:, None], proposed, x)
             energy = jnp.where(accept, new_energy, energy)
             gradient = jnp.where(accept[:, None], new_gradient, gradient)
@@ -104,6 +101,7 @@ def draw_points(
             rate = jnp.mean(rates[_STEPS // 2 :])
             return (x, energy, gradient, scale, log_h), (rate, jnp.median(jnp.abs(x), axis=0))
 
+        d = x.shape[1]
         log_h = jnp.asarray(-2.0 - np.log(d) / 3)
         carry = (x, *evaluate(x), jnp.ones((1, d)), log_h)
         (points, energy, *_), (rates, reaches) = jax.lax.scan(one_round, carry, (normals, uniforms))
@@ -115,17 +113,35 @@ def draw_points(
         points = points[jnp.where(last < 0, jnp.argmax(has_reached), last)]
         return points, rates[-1], reaches
 
+    return run
+
+
+def draw_points(
+    hamiltonian: Callable[[Array], Array],
+    starts: np.ndarray,
+    number: int,
+    generator: np.random.Generator,
+    are_draws: np.ndarray | bool = False,
+) -> tuple[Drawn, Drawn]:
+    r"""Points from exp(-H), and wide points from exp(-H/4), by Metropolis-adjusted Langevin chains.
+
+    The chains are independent given the adapted proposal and give one point each, so that n points are n
+    draws. They start around the rows of `starts`. Half of them start far out and descend into a mode nearby,
+    which may be far from every start. Coordinates of `starts` that `are_draws` are not changed. The wide
+    points reach the tails and the regions between modes, where an error may be hidden.
+    """
+    d = starts.shape[1]
     # Random numbers are drawn on the host: compiling a generator for each shape would cost more than the
     # rest.
     home = starts[np.arange(number) % len(starts)]
     reach = np.where(np.arange(number) // len(starts) % 2 == 1, 10.0 ** np.linspace(0, 2, number), 1.0)
     reach = np.ones(number) if np.any(are_draws) else reach
     jittered = home + np.where(are_draws, 0.0, reach[:, None]) * generator.normal(size=home.shape)
-    compiled_descent = compile_once(descend)
+    compiled_descent = compile_once(_descent(hamiltonian))
     energy = np.asarray(compile_once(jax.vmap(hamiltonian))(starts))
     # Descend to the energy of the starts; the chains continue from there.
     first = compiled_descent(jittered, home, np.min(energy) + d)
-    compiled = compile_once(run)
+    compiled = compile_once(_chains(hamiltonian, number))
     results = []
     for beta in (1.0, 0.25):
         normals = generator.normal(size=(_ROUNDS, _STEPS, number, d))

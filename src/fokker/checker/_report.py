@@ -1,5 +1,6 @@
 """The checker's report, in numbers and in words."""
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,20 +47,19 @@ class Report:
 
     ok: bool
     verdict: str
-    residual: float
-    tolerance: float
-    scale: float
-    root_mean_square: float
     reasons: list[str]
-    worst_point: State | None
-    worst_value: float
-    correction: State | None
-    dimension: int
-    number_of_points: int
     method: str
     power: str
-    structure: Structure | None
-    marginal: Marginal | None
+    dimension: int = 0
+    number_of_points: int = 0
+    residual: float = math.nan
+    tolerance: float = 0.0
+    scale: float = math.nan
+    worst_point: State | None = None
+    worst_value: float = 0.0
+    correction: State | None = None
+    structure: Structure | None = None
+    marginal: Marginal | None = None
     modes: list[State] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -159,24 +159,8 @@ def _with_steps(sampler: Sampler, followed: Followed, checked: Checked, state: A
 
 def _unknown(sampler: Sampler) -> Report:
     """The report on a sampler of which nothing can be checked."""
-    return Report(
-        ok=False,
-        verdict="undecided",
-        residual=math.nan,
-        tolerance=0.0,
-        scale=math.nan,
-        root_mean_square=math.nan,
-        reasons=[_UNKNOWN.format(name=sampler.name)],
-        worst_point=None,
-        worst_value=0.0,
-        correction=None,
-        dimension=0,
-        number_of_points=0,
-        method="nothing was checked",
-        power="none: nothing was checked",
-        structure=None,
-        marginal=None,
-    )
+    reason = _UNKNOWN.format(name=sampler.name)
+    return Report(False, "undecided", [reason], "nothing was checked", "none: nothing was checked")
 
 
 def _corrections(
@@ -241,18 +225,12 @@ def _corrected(sampler: Sampler, state: Any, options: Options) -> Report:
         residual=max((f.error for f in exact), default=0.0),
         tolerance=max((f.tolerance for f in exact), default=0.0),
         scale=1.0,
-        root_mean_square=max((f.error for f in exact), default=0.0),
         reasons=[f.reason for f in broken] or doubts,
-        worst_point=None,
-        worst_value=0.0,
-        correction=None,
         dimension=points.shape[1],
         number_of_points=len(points),
         method="the sampler's own step, by its derivatives and its averages",
         power="; ".join(f.power for f in findings if f.power)
         or "an error in the correction shows at every point",
-        structure=None,
-        marginal=None,
         checks=[f.words for f in findings if f.holds],
         notes=notes,
         missed=max((f.missed for f in findings), default=0.0),

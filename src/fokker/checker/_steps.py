@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker.checker._averages import position_of
+from fokker.checker._averages import position_of, steps_from
 from fokker.checker._compact import Lifted
 from fokker.checker._finding import ALARM, Finding
 from fokker.checker._residual import compile_once
@@ -186,8 +186,7 @@ def _path(sampler: Sampler, problem: Problem) -> Callable[[Vector, Array], Vecto
     def path(x: Vector, key: Array) -> Vector:
         keys = jax.random.split(key, _STEPS + 1)
         state = _begin(sampler, problem)(x, keys[0])
-        end, _ = jax.lax.scan(lambda state, key: (sampler.step(key, state)[0], None), state, keys[1:])
-        assert end is not None
+        end, _ = steps_from(sampler, state, keys[1:])
         return problem.to_vector({name: end.z[name] for name in problem.names})
 
     return path

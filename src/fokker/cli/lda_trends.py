@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -10,6 +10,14 @@ from rich.table import Table
 from fokker.cli.console import console, show
 from fokker.cli.lda_infer import repeat_problems
 from fokker.cli.lda_options import option
+
+if TYPE_CHECKING:
+    from fokker.models.topics.trends import Trends
+
+
+_PER = "words: the share of a topic in all words of a group; documents: the mean of its shares."
+_NO_SAMPLING = "Intervals of these documents alone, without the sampling of documents."
+_WRITTEN = "Use the mixtures that the run has written: quick, but intervals are without the posterior."
 
 
 # Typer takes a `Literal` in its newer releases alone.
@@ -49,34 +57,15 @@ def trends(
         Bin | None,
         option("Take the values for dates, and group them.", "the values as they are"),
     ] = None,
-    per: Annotated[
-        Per,
-        typer.Option(
-            help="words: the share of a topic in all words of a group; documents: the mean of its shares."
-        ),
-    ] = Per.words,
-    no_sampling: Annotated[
-        bool,
-        typer.Option(
-            "--no-sampling",
-            help="Intervals of these documents alone, without the sampling of documents.",
-        ),
-    ] = False,
-    written: Annotated[
-        bool,
-        typer.Option(
-            "--written",
-            help="Use the mixtures that the run has written: quick, but intervals are without the posterior.",
-        ),
-    ] = False,
+    per: Annotated[Per, typer.Option(help=_PER)] = Per.words,
+    no_sampling: Annotated[bool, typer.Option("--no-sampling", help=_NO_SAMPLING)] = False,
+    written: Annotated[bool, typer.Option("--written", help=_WRITTEN)] = False,
     probability: Annotated[float, typer.Option(help="The probability of the intervals.")] = 0.9,
     out: Annotated[Path | None, option("Folder for trends-COLUMN.csv and .png.", "RUN")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """The prevalence of topics by date or group, with intervals: a table, a plot and a CSV file."""
-    from fokker._core.files import write_atomically, write_text
     from fokker.models.topics.run_trends import run_trends
-    from fokker.models.topics.trends_plot import trends_figure, trends_table
     from fokker.run.progress import Progress
 
     with Progress("drawing the topics of all words", None, unit="documents") as progress:
@@ -93,6 +82,15 @@ def trends(
             seed=seed,
             show=lambda completed, total: progress.update(completed, total=total),
         )
+    _show(result)
+    repeat_problems(folder)
+    _write(result, by, out or folder)
+
+
+def _show(result: "Trends") -> None:
+    """Print the table, and what is to be known of it."""
+    from fokker.models.topics.trends_plot import trends_table
+
     heads, rows = trends_table(result)
     table = Table(*heads)
     for row in rows:
@@ -105,8 +103,13 @@ def trends(
         )
     for note in result.notes:
         show(note)
-    repeat_problems(folder)
-    target = out or folder
+
+
+def _write(result: "Trends", by: str, target: Path) -> None:
+    """The table and the plot as files of a folder."""
+    from fokker._core.files import write_atomically, write_text
+    from fokker.models.topics.trends_plot import trends_figure
+
     target.mkdir(parents=True, exist_ok=True)
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in by)
     paths = [target / f"trends-{name}.csv", target / f"trends-{name}.png"]

@@ -2,7 +2,7 @@
 
 import contextlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,6 +40,8 @@ _SAMPLER = (
     "The name of a sampler in fk.samplers or in the file; auto chooses one for the model, the data and "
     "--batch-size, and says why."
 )
+_INIT = "The name in the file of the initial position, or a function of a key."
+_WARM_UP = "Steps in which nuts, hmc and the like adapt their settings."
 _START = "Where chains start: at init, or at the mode, which is found from there with all the data."
 _GRADIENT = (
     "What is made of the rows of a step: with control variates at the mode, the noise of the gradient is "
@@ -74,6 +76,32 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+def _options_of_run(context: typer.Context) -> dict[str, Any]:
+    """What `fokker sample` was given, as a run stores it; raise for what is not known."""
+    from fokker.cli.settings import parse_list, parse_settings
+
+    given = context.params
+    for flag, value, known in (
+        ("--start", given["start"], ("init", "mode")),
+        ("--gradient", given["gradient"], ("minibatch", "control-variates")),
+    ):
+        if value not in known:
+            raise CommandError(f"{flag} is one of {', '.join(known)}, not {value!r}.")
+    if given["gradient"] != "minibatch" and given["batch_size"] is None:
+        raise CommandError(f"--gradient {given['gradient']} is about minibatches: give --batch-size.")
+    missing = given["missing"]
+    return {name: given[name] for name in given if name not in (*_OF_THE_CALL, *_TEXT_OPTIONS)} | {
+        "data": given["data"] or [],
+        "columns": parse_list(given["columns"]) or None,
+        "categories": dict.fromkeys(parse_list(given["categories"])),
+        "dates": parse_list(given["dates"]),
+        "text": {name: given[name] for name in _TEXT_OPTIONS}
+        | {"missing": None if missing is None else parse_list(missing)},
+        "settings": parse_settings(given["settings"] or [], context.meta.get(_SETTINGS)),
+        "precision": "double" if given["double"] else None,
+    }
+
+
 def sample(
     context: typer.Context,
     source: Annotated[
@@ -97,14 +125,10 @@ def sample(
     config: Annotated[Path | None, option(_CONFIG, "FILE.toml", callback=_read_config, is_eager=True)] = None,
     sampler: Annotated[str, option(_SAMPLER)] = "auto",
     step_size: Annotated[float | None, option("The step size. Default: tuned by short runs.")] = None,
-    init: Annotated[
-        str, option("The name in the file of the initial position, or a function of a key.")
-    ] = "init",
+    init: Annotated[str, option(_INIT)] = "init",
     start: Annotated[str, option(_START, "init|mode")] = "init",
     burn_in: Annotated[int, option("Steps before the first draw.")] = 0,
-    warm_up: Annotated[
-        int | None, option("Steps in which nuts, hmc and the like adapt their settings.")
-    ] = None,
+    warm_up: Annotated[int | None, option(_WARM_UP)] = None,
     thin: Annotated[int, option("Keep every n-th step.")] = 1,
     chains: Annotated[int, option("The number of chains.")] = 4,
     batch_size: Annotated[int | None, option("Rows of data per step. Default: all.")] = None,
@@ -128,31 +152,11 @@ def sample(
     """
     from fokker.cli.call import print_estimate, run_sampler
     from fokker.cli.execution import made_folder, replacing_run
-    from fokker.cli.settings import parse_list, parse_quantiles, parse_settings
+    from fokker.cli.settings import parse_quantiles
     from fokker.run.processes import join
 
     parse_quantiles(quantiles)  # which are needed only after the run
-    parameters = context.params
-    options = {
-        name: parameters[name] for name in parameters if name not in (*_OF_THE_CALL, *_TEXT_OPTIONS)
-    } | {
-        "data": data or [],
-        "columns": parse_list(columns) or None,
-        "categories": dict.fromkeys(parse_list(categories)),
-        "dates": parse_list(dates),
-        "text": {name: parameters[name] for name in _TEXT_OPTIONS}
-        | {"missing": None if missing is None else parse_list(missing)},
-        "settings": parse_settings(settings or [], context.meta.get(_SETTINGS)),
-        "precision": "double" if double else None,
-    }
-    for flag, value, known in (
-        ("--start", start, ("init", "mode")),
-        ("--gradient", gradient, ("minibatch", "control-variates")),
-    ):
-        if value not in known:
-            raise CommandError(f"{flag} is one of {', '.join(known)}, not {value!r}.")
-    if gradient != "minibatch" and batch_size is None:
-        raise CommandError(f"--gradient {gradient} is about minibatches: give --batch-size.")
+    options = _options_of_run(context)
     if dry_run:
         print_estimate(options, out, overwrite)
         return

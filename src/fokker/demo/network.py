@@ -82,9 +82,9 @@ def run(out: Path, seed: int, console: Console) -> None:
     print_end(console, start, path)
 
 
-def map_figure(net: Network, X: np.ndarray, y: np.ndarray, span: float = 5.0) -> Figure:
+def map_figure(net: Network, X: np.ndarray, y: np.ndarray) -> Figure:
     """Probability, entropy and mutual information over the plane, with the data."""
-    axis = np.linspace(-span, span, 90)
+    axis = np.linspace(-5, 5, 90)
     grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
     uncertainty = net.uncertainty(grid)
     maps = {

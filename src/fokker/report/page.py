@@ -156,11 +156,11 @@ def pairs(rows: Mapping[str, str], caption: str, names: tuple[str, str] = ("", "
     return table(names, list(rows.items()), caption)
 
 
-def figure_part(figure: Figure, key: str | None = None) -> Markup:
+def figure_part(figure: Figure) -> Markup:
     """A figure that the page draws; without its script, what is in it in words."""
     return html(
         _FIGURE,
-        key=key or figure.title,
+        key=figure.title,
         title=figure.title,
         text=figure.text,
         data=json_text(figure.to_json()),

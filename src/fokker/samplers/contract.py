@@ -341,10 +341,10 @@ CHUNK = 500
 _CHUNK_NUMBERS, _ACCELERATOR_NUMBERS = 2**22, 2**24
 
 
-def chunk_length(numbers: int, most: int = CHUNK) -> int:
+def chunk_length(numbers: int) -> int:
     """Steps whose randomness is drawn at once, where one step of all chains takes this many numbers."""
     room = _CHUNK_NUMBERS if jax.default_backend() == "cpu" else _ACCELERATOR_NUMBERS
-    return max(1, min(most, room // max(1, numbers)))
+    return max(1, min(CHUNK, room // max(1, numbers)))
 
 
 # Compiled, so that values which init computes only for validation are left out.

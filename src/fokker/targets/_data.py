@@ -66,16 +66,15 @@ def checked_data(data: PyTree[Any], are_new: bool = False) -> PyTree[Any]:
     return jax.tree.unflatten(jax.tree.structure(data, is_leaf=is_source), arrays)
 
 
-def check_precision(named: list[tuple[str, Any]], rows: int, double: str = DOUBLE) -> None:
+def check_precision(named: list[tuple[str, Any]], rows: int) -> None:
     """Raise where single precision would round the leaves, or the difference of two of them, noticeably.
 
-    Of a file some rows are looked at, spread over it; of a stream the first batch. `double`: how to compute
-    in double precision.
+    Of a file some rows are looked at, spread over it; of a stream the first batch.
     """
     columns = list(_rounded_leaves(named))
     for name, values in columns:
-        check_rounding(name, values, rows, double=double)
-    check_differences(columns, rows, double=double)
+        check_rounding(name, values, rows, double=DOUBLE)
+    check_differences(columns, rows, double=DOUBLE)
 
 
 def _rounded_leaves(named: list[tuple[str, Any]]) -> Iterator[tuple[str, np.ndarray]]:
