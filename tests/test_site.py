@@ -111,12 +111,3 @@ def test_the_residuals_of_the_errata_are_current(key):
     entry = next(entry for entry in ENTRIES if entry.key == key)
     row = errata.rows([vars(examine(entry, 512))])[0]
     assert row in errata.PAGE.read_text(encoding="utf-8")
-
-
-def test_the_number_of_an_equation_is_taken_from_its_tag():
-    pytest.importorskip("latex2mathml")
-    pytest.importorskip("sphinx")
-    from site_pages.mathml import tagged
-
-    assert tagged(r"x = 1 . \tag{3}") == ("x = 1 .", "3")
-    assert tagged("x = 1") == ("x = 1", "")
