@@ -10,7 +10,7 @@ PART ?=
 # More for pytest, such as ARGS='-k parquet'
 ARGS ?=
 
-.PHONY: demo test browser test-slow test-long test-dependencies test-lowest torture verdicts mutate lint bench bench-models bench-topics \
+.PHONY: demo test browser test-slow test-long test-bambi test-dependencies test-lowest torture verdicts mutate lint bench bench-models bench-topics \
 	docs studio dist smoke sbom review clean help
 
 help:  ## show this list
@@ -39,6 +39,17 @@ test-long: $(INSTALLED)  ## the tests that repeat at length what others show
 
 test-dependencies: $(INSTALLED)  ## the tests that touch what other libraries may change; PYTHON=python3.13 for the newest
 	$(BIN)/python -m pytest -m 'dependencies and not long and not slow' $(ARGS)
+
+.venv-bambi/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-bambi
+	.venv-bambi/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	.venv-bambi/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bambi,dev]'
+	touch $@
+
+# Bambi needs an older Matplotlib than the others get.
+test-bambi: .venv-bambi/.installed  ## models of Bambi, in an environment of their own
+	.venv-bambi/bin/python -c 'import bambi'
+	.venv-bambi/bin/python -m pytest -n 0 tests/targets/test_bambi.py
 
 $(LOWEST)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)

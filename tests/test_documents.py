@@ -17,8 +17,6 @@ _USED_KEY = re.compile(r"jax\.random\.(?:normal|bernoulli|uniform|randint|split)
 WITH_PROGRAMS = [page for page in PAGES if programs(page)]
 # Pages that take a second or two; the others are run by `make test-slow`.
 QUICK = {"docs/command.md", "docs/theory/metropolis.md", "docs/coming_from/tomotopy.md"}
-# Notebooks are run when the site is built.
-BUILT = {name_of(page) for page in PAGES if page.parent.name == "notebooks"}
 
 
 def tables(table):
@@ -77,7 +75,7 @@ def _case(page):
     return pytest.param(page, marks=[] if name_of(page) in QUICK else [pytest.mark.slow], id=name_of(page))
 
 
-@pytest.mark.parametrize("page", [_case(page) for page in WITH_PROGRAMS if name_of(page) not in BUILT])
+@pytest.mark.parametrize("page", [_case(page) for page in WITH_PROGRAMS])
 # As users have it; libraries beside ours may warn of each other.
 @pytest.mark.filterwarnings("default")
 def test_the_programs_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkeypatch):

@@ -11,6 +11,8 @@ __all__ = ["REPLACED", "setup"]
 REPLACED = {
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
     "<pre>": '<pre tabindex="0">',
+    # On a phone wide tables scroll, by the keyboard too.
+    '<table class="docutils': '<table tabindex="0" class="docutils',
     '<th class="head"><p></p></th>': '<td class="head"></td>',
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
     '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="On this page">',

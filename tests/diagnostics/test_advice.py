@@ -93,7 +93,10 @@ def test_a_clean_verdict_counts_the_directions_that_were_not_judged():
     spread = spread_of(x, x)
     assert "in every direction" in _power(spread)
     assert "in any direction" in _power(spread)
-    assert "the tails and the skewness of each coordinate were compared, by one number each" in _power(spread)
+    assert (
+        "The tails and the skewness of each coordinate were compared as well, by one number each"
+        in _power(spread)
+    )
     some = np.array([True, True, True, False])
     shift, shape = (dataclasses.replace(x, judged=some) for x in (spread.shift, spread.shape))
     text = _power(dataclasses.replace(spread, judged=some, shift=shift, shape=shape))

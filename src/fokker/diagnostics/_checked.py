@@ -88,7 +88,7 @@ def _shape(spread: "Spread") -> str:
     if not judged.any():
         return "The shape of the distribution beyond that was not compared."
     left = "" if judged.all() else f" ({int((~judged).sum()):,} of {judged.size:,} could not be)"
-    return f"Of the shape, tails and skewness of each coordinate were compared{left}, by one number each."
+    return f"The tails and the skewness of each coordinate were compared as well{left}, by one number each."
 
 
 def _percent(share: float) -> str:
