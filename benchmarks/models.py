@@ -1,10 +1,9 @@
-"""Networks and ratings against what is one import away: `make bench-models`.
+"""Networks against what is one import away: `make bench-models`, which runs ratings.py too.
 
 Networks: the default `fk.models.Network`, the same calibrated by five folds, and AdamW with a learning rate
 that decays to zero, one network and the mean of five, all with the same layers. Rows are split 60/20/20: the
 second part chooses the decay of AdamW, then all methods fit the first two, and the test rows are seen once.
-Ratings: a fifth is held out; `surprise` (SVD, its defaults) where it is installed. Methods are run in turns
-in one process, and times are of its CPU. The tables are in the form of the documents.
+Methods are run in turns in one process, and times are of its CPU. The table is in the form of the documents.
 """
 
 import argparse
@@ -19,13 +18,10 @@ import optax
 from sklearn import datasets
 
 import fokker as fk
-from fokker.datasets.folder import data_folder
-from fokker.models.factorisation.report import coverage
 from fokker.models.network.evaluation import evaluate_classes
 from fokker.models.network.networks import Perceptron, perceptron_start
 
 DECAYS, MEMBERS, STEPS, BATCH = (0.01, 0.1, 0.3, 1.0), 5, 3000, 100
-RATINGS = ("movielens-latest-small", "movielens-latest-first2149", "goodbooks-10k")
 Rows = tuple[np.ndarray, np.ndarray]
 Prediction = Callable[[np.ndarray], np.ndarray]
 
@@ -226,60 +222,19 @@ def print_rows(name: str, results: list[dict[str, tuple[float, ...]]]) -> None:
         print(f"| {name} | {method} | {' | '.join(shown)} | {mean[3]:.0f} |", flush=True)
 
 
-def ratings(names: list[str], seeds: int) -> None:
-    """Error and coverage on public ratings, a row for each method."""
-    print("\n| | ratings | | test RMSE | 90 % intervals cover | CPU seconds |\n|" + " --- |" * 6)
-    for name in names:
-        for seed in range(seeds):
-            train, test = fk.datasets.read_ratings(data_folder() / name, repeated="last").split(
-                0.2, seed=seed
-            )
-            size = f"{len(train) + len(test):,}"
-            for factors in (5, 10):
-                start = time.process_time()
-                model = fk.models.Factorisation(factors, random_state=seed, progress=False).fit(train)
-                seconds = time.process_time() - start
-                shown = f"{model.score(test):.4f} | {coverage(model, test, 0.9):.3f} | {seconds:.1f}"
-                print(f"| {name}, split {seed} | {size} | {factors} factors | {shown} |", flush=True)
-            _surprise(f"| {name}, split {seed} | {size}", train, test, seed)
-
-
-def _surprise(label: str, train, test, seed: int) -> None:
-    try:
-        import pandas
-        import surprise
-    except ImportError:
-        return
-    frame = pandas.DataFrame({"u": train.users, "i": train.items, "r": train.values.astype(float)})
-    data = surprise.Dataset.load_from_df(
-        frame, surprise.Reader(rating_scale=train.range)
-    ).build_full_trainset()
-    start = time.process_time()
-    model = surprise.SVD(random_state=seed).fit(data)
-    seconds = time.process_time() - start
-    predicted = np.array([model.predict(u, i).est for u, i in zip(test.users, test.items, strict=True)])
-    error = np.sqrt(np.mean((predicted - test.values) ** 2))
-    print(f"{label} | SVD of surprise | {error:.4f} | | {seconds:.1f} |", flush=True)
-
-
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["networks", "ratings"], choices=["networks", "ratings"])
     parser.add_argument(
         "--sets", nargs="+", default=[*CLASSES, *REGRESSIONS], choices=[*CLASSES, *REGRESSIONS]
     )
-    parser.add_argument("--ratings", nargs="+", default=list(RATINGS))
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("jax", "optax", "scikit-learn")
     )
     print(f"{versions}; {options.seeds} seeds")
-    if "networks" in options.parts:
-        networks(options.sets, options.seeds)
-    if "ratings" in options.parts:
-        ratings(options.ratings, min(options.seeds, 2))
+    networks(options.sets, options.seeds)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import Draw, FactorChain, GibbsSweep, Mover
 from fokker.models.factorisation.features import Covariates
 from fokker.models.factorisation.implicit import ImplicitChain
-from fokker.models.factorisation.minibatches import MinibatchPass, row_sampler
 from fokker.models.factorisation.predict import ErrorCurve
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
@@ -73,6 +72,9 @@ def _mover(model: "Factorisation", chain: FactorChain) -> Mover:
     sweep = GibbsSweep(chain)
     if model.sampler == "gibbs":
         return sweep
+    # Exact draws do not wait for what the samplers of minibatches import.
+    from fokker.models.factorisation.minibatches import MinibatchPass, row_sampler
+
     for _ in chain.passes(sweep, _SWEEPS):
         pass
     batch_size = model.batch_size or math.ceil(len(chain.values) / _STEPS)
