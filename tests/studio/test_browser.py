@@ -141,7 +141,7 @@ def test_no_formula_is_cut_off(page, served):
     until(lambda: page.locator(".cells").count() == 2)
     cut = "e => e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1"
     fields = "[...document.querySelectorAll('textarea, .cells input')]"
-    until(lambda: page.evaluate(f"{fields}.filter({cut}).map(e => e.value)") == [], 20)
+    until(lambda: page.evaluate(f"{fields}.filter({cut}).map(e => e.value)") == [])
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 

@@ -12,7 +12,7 @@ def studio(
     port: Annotated[int, option("The port; 0 takes one that is free.", min=0, max=65535)] = 0,
     run: Annotated[
         Path | None,
-        option("Watch the run in this folder, of `fokker sample` or `fokker lda`, as it goes on."),
+        option("Watch the run in this folder, of `fokker sample` or `fokker lda`, while it runs."),
     ] = None,
     gallery: Annotated[
         Path | None,
