@@ -16,6 +16,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 from site_pages import write_pages  # noqa: E402
+from site_pages.stories import write_stories  # noqa: E402
 
 project = "Fokker"
 author = "The Fokker developers"
@@ -41,6 +42,7 @@ html_math_renderer = "mathml"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_js_files = [("animation.js", {"defer": "defer"})]
+html_extra_path = ["_build/stories"]  # written below: recorded runs, which need no server
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
@@ -60,4 +62,5 @@ def _complete_index(app: Sphinx, name: str, source: list[str]) -> None:
 def setup(app: Sphinx) -> None:
     """Write the generated pages before any is read."""
     write_pages(FOLDER / "generated")
+    write_stories(FOLDER / "_build" / "stories")
     app.connect("source-read", _complete_index)

@@ -24,12 +24,18 @@ export function chart(canvas: HTMLCanvasElement, title: string, lines: Line[], l
   let high = Math.max(...all.map(scaled));
   const least = logarithmic ? 0.5 : 0.1 * Math.abs(high) + 1e-9;
   if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];
-  const room = { top: 16, bottom: 4, right: 96 };
+  const labels = lines.map((line) => {
+    const last = line.values.at(-1);
+    return last === null || last === undefined ? "" : `${line.name} ${short(last)}`;
+  });
+  // As wide as the longest label, and no narrower where it is short: lines would jump from frame to frame.
+  const right = Math.max(84, ...labels.map((label) => context.measureText(label).width + 8));
+  const room = { top: 18, bottom: 6, right };
   const x = (k: number, n: number): number => (n < 2 ? 0 : (k / (n - 1)) * (width - room.right));
   const y = (value: number): number =>
     room.top + (1 - (scaled(value) - low) / (high - low)) * (height - room.top - room.bottom);
   const ends: [number, string, string][] = [];
-  for (const line of lines) {
+  lines.forEach((line, index) => {
     context.strokeStyle = colour(line.colour);
     context.setLineDash(line.dashed === true ? [4, 3] : []);
     context.lineWidth = 1.5;
@@ -40,9 +46,8 @@ export function chart(canvas: HTMLCanvasElement, title: string, lines: Line[], l
     context.stroke();
     context.setLineDash([]);
     const last = line.values.at(-1);
-    if (last === null || last === undefined) continue;
-    ends.push([y(last), `${line.name} ${short(last)}`, line.colour]);
-  }
+    if (last !== null && last !== undefined) ends.push([y(last), labels[index]!, line.colour]);
+  });
   // Last values, below the title and pushed apart where their lines end close to each other.
   ends.sort((a, b) => a[0] - b[0]);
   let place = room.top - 6;

@@ -1,6 +1,6 @@
 // The settings of one sampler: what it is, mistakes made on purpose, sliders, and typed formulas.
 
-import { field, h, menu, short } from "./dom";
+import { field, formulaField, h, menu, short } from "./dom";
 import { type Catalogue, LETTERS, type Panel, type Sampler, typedSampler } from "./state";
 
 type Changed = () => void;
@@ -9,18 +9,20 @@ function options(names: string[]): [string, string][] {
   return names.map((name) => [name, name]);
 }
 
-/** A text that is used when it has been typed, and not at every key. */
-function formulaInput(text: string, change: (text: string) => void, label?: string): HTMLInputElement {
-  const input = h("input", {
-    type: "text",
-    value: text,
-    spellcheck: "false",
-    autocapitalize: "off",
-    autocomplete: "off",
-    ...(label === undefined ? {} : { "aria-label": label }),
+/** A cell of a matrix, as wide as its text. */
+function cellInput(text: string, label: string, change: (text: string) => void): HTMLInputElement {
+  const input = h("input", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off", "aria-label": label });
+  setCell(input, text);
+  input.addEventListener("change", () => {
+    setCell(input, input.value);
+    change(input.value);
   });
-  input.addEventListener("change", () => change(input.value));
   return input;
+}
+
+function setCell(input: HTMLInputElement, text: string): void {
+  input.value = text;
+  input.size = Math.max(3, text.length);
 }
 
 /** A slider over powers of ten where `isLogarithmic`. */
@@ -123,7 +125,7 @@ function typedFields(panel: Panel, changed: Changed, rebuild: Changed): HTMLElem
     panel.sampler = typedSampler(sampler.kind === "drift" ? "drift" : "typed", Number(value));
     rebuild();
   });
-  const energy = formulaInput(sampler.H ?? "U", (text) => {
+  const energy = formulaField(sampler.H ?? "U", (text) => {
     sampler.H = text;
     changed();
   });
@@ -135,7 +137,7 @@ function typedFields(panel: Panel, changed: Changed, rebuild: Changed): HTMLElem
   }
   const drift = sampler.drift ?? [];
   letters.forEach((letter, i) => {
-    const input = formulaInput(drift[i] ?? "0", (text) => {
+    const input = formulaField(drift[i] ?? "0", (text) => {
       drift[i] = text;
       changed();
     });
@@ -153,26 +155,22 @@ function matrixField(
   sign: 1 | -1,
   changed: Changed,
 ): HTMLElement {
-  const grid = h("div", { class: "matrix", role: "group", "aria-label": label });
-  grid.style.gridTemplateColumns = `1rem repeat(${letters.length}, minmax(2.6rem, 1fr))`;
+  const grid = h("div", { class: "cells", role: "group", "aria-label": label });
+  grid.style.gridTemplateColumns = `1rem repeat(${letters.length}, minmax(max-content, 1fr))`;
   grid.append(h("span", {}), ...letters.map((letter) => h("span", {}, letter)));
   const inputs: HTMLInputElement[][] = letters.map(() => []);
   letters.forEach((row, i) => {
     grid.append(h("span", {}, row));
     letters.forEach((column, j) => {
-      const input = formulaInput(
-        cells[i]?.[j] ?? "0",
-        (text) => {
-          cells[i]![j] = text;
-          if (i !== j) {
-            const other = sign === 1 ? text : negated(text);
-            cells[j]![i] = other;
-            inputs[j]![i]!.value = other;
-          }
-          changed();
-        },
-        `${name} ${row} ${column}`,
-      );
+      const input = cellInput(cells[i]?.[j] ?? "0", `${name} ${row} ${column}`, (text) => {
+        cells[i]![j] = text;
+        if (i !== j) {
+          const other = sign === 1 ? text : negated(text);
+          cells[j]![i] = other;
+          setCell(inputs[j]![i]!, other);
+        }
+        changed();
+      });
       input.dataset.part = `sampler.${name}.${i}.${j}`;
       inputs[i]![j] = input;
       grid.append(input);
@@ -220,7 +218,7 @@ function mistakes(panel: Panel, catalogue: Catalogue, rebuild: Changed): HTMLEle
     rebuild();
   });
   return [
-    h("div", { class: "pair" }, field("Γ", gamma, "gamma"), field("Friction", drag, "drag")),
+    h("div", { class: "pair wide" }, field("Γ", gamma, "gamma"), field("Friction", drag, "drag")),
     h("label", { class: "check" }, correction, "Metropolis correction"),
   ];
 }
@@ -252,7 +250,7 @@ function sliders(panel: Panel, catalogue: Catalogue, changed: Changed): HTMLElem
     add("Gradient noise", "noise", [0, 20]);
     add("Batch", "batch", [1, 64], true, true);
   }
-  const metric = formulaInput(panel.metric, (text) => {
+  const metric = formulaField(panel.metric, (text) => {
     panel.metric = text;
     changed();
   });

@@ -38,6 +38,41 @@ export function field(label: string, input: HTMLElement, part?: string, value?: 
   return h("div", { class: "field" }, name, input, error);
 }
 
+/** A field for a formula, as high as its text: it is used when it has been typed, and not at every key. */
+export function formulaField(text: string, change: (text: string) => void): HTMLTextAreaElement {
+  const area = h("textarea", { rows: 1, class: "formula", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
+  area.value = text;
+  let used = text;
+  const use = (): void => {
+    if (area.value === used) return;
+    used = area.value;
+    change(used);
+  };
+  const grow = (): void => {
+    area.style.height = "auto";
+    area.style.height = `${area.scrollHeight + area.offsetHeight - area.clientHeight}px`;
+  };
+  area.addEventListener("input", grow);
+  area.addEventListener("change", use);
+  area.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    use();
+  });
+  let width = 0;
+  new ResizeObserver(() => {
+    if (area.clientWidth !== width) grow();
+    width = area.clientWidth;
+  }).observe(area);
+  return area;
+}
+
+/** Show another formula in its field, as if it had been used. */
+export function setFormula(area: HTMLTextAreaElement, text: string): void {
+  area.value = text;
+  area.dispatchEvent(new Event("input"));
+}
+
 /** A menu of values with their titles. */
 export function menu(
   options: [string, string][],

@@ -43,7 +43,7 @@ export function diverging(largest: number, minus: Colour, zero: Colour, plus: Co
 }
 
 /** The levels above which there are these shares of the whole. */
-export function levels(grid: Grid, shares: number[]): number[] {
+function levels(grid: Grid, shares: number[]): number[] {
   const sorted = Float32Array.from(grid.values).sort().reverse();
   const total = sorted.reduce((a, b) => a + b, 0);
   return shares.map((share) => {
@@ -56,30 +56,62 @@ export function levels(grid: Grid, shares: number[]): number[] {
   });
 }
 
-/** A line of equal values as pieces between the middles of cells, by marching squares; in units of cells. */
-export function contour(grid: Grid, level: number): Path2D {
+// Points of a contour's grid per cell and side.
+const FINER = 4;
+
+/** Lines around these shares of the whole, in units of cells, smooth where the grid is coarse. */
+export function contours(grid: Grid, shares: number[]): Path2D[] {
+  const smooth = refined(grid);
+  return levels(grid, shares).map((level) => contour(smooth, Math.log(level)));
+}
+
+/** Logarithms between the middles of cells, by cubics: those of a density are nearly parabolas. */
+function refined(grid: Grid): Grid {
+  const { size, values } = grid;
+  const least = values.reduce((a, b) => Math.max(a, b), 0) * 1e-30;
+  const finer = FINER * (size - 1) + 1;
+  const logs = values.map((value) => Math.log(Math.max(value, least)));
+  const rows = new Float32Array(size * finer);
+  const result = new Float32Array(finer * finer);
+  for (let i = 0; i < size; i++) {
+    for (let j = 0; j < finer; j++) rows[i * finer + j] = cubic(logs, i * size, 1, size, j / FINER);
+  }
+  for (let j = 0; j < finer; j++) {
+    for (let i = 0; i < finer; i++) result[i * finer + j] = cubic(rows, j, finer, size, i / FINER);
+  }
+  return { size: finer, values: result };
+}
+
+/** Catmull and Rom's cubic through values that are `step` apart in an array, at a place between them. */
+function cubic(values: Float32Array, start: number, step: number, length: number, place: number): number {
+  const k = Math.min(length - 2, Math.floor(place));
+  const t = place - k;
+  const at = (i: number): number => values[start + step * Math.max(0, Math.min(length - 1, i))]!;
+  const [a, b, c, d] = [at(k - 1), at(k), at(k + 1), at(k + 2)];
+  return b + (t / 2) * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
+}
+
+/** A line of equal values as pieces between points, by marching squares; in units of the cells refined. */
+function contour(grid: Grid, level: number): Path2D {
   const { size, values } = grid;
   const path = new Path2D();
-  const at = (i: number, j: number): number => values[i * size + j] ?? 0;
   for (let i = 0; i + 1 < size; i++) {
     for (let j = 0; j + 1 < size; j++) {
-      const corners: [number, number, number][] = [
-        [i, j, at(i, j)],
-        [i + 1, j, at(i + 1, j)],
-        [i + 1, j + 1, at(i + 1, j + 1)],
-        [i, j + 1, at(i, j + 1)],
-      ];
+      const k = i * size + j;
+      const corners = [values[k]!, values[k + size]!, values[k + size + 1]!, values[k + 1]!] as const;
+      if (corners.every((value) => value >= level) || corners.every((value) => value < level)) continue;
+      const [x, y] = [[i, i + 1, i + 1, i], [j, j, j + 1, j + 1]] as const;
       const crossings: [number, number][] = [];
-      for (let k = 0; k < 4; k++) {
-        const [x0, y0, a] = corners[k]!;
-        const [x1, y1, b] = corners[(k + 1) % 4]!;
-        if (a >= level === b >= level) continue;
-        const t = (level - a) / (b - a);
-        crossings.push([x0 + t * (x1 - x0) + 0.5, y0 + t * (y1 - y0) + 0.5]);
+      for (let m = 0; m < 4; m++) {
+        const n = (m + 1) % 4;
+        const [from, to] = [corners[m]!, corners[n]!];
+        if (from >= level === to >= level) continue;
+        const t = (level - from) / (to - from);
+        crossings.push([(x[m]! + t * (x[n]! - x[m]!)) / FINER + 0.5, (y[m]! + t * (y[n]! - y[m]!)) / FINER + 0.5]);
       }
-      for (let k = 0; k + 1 < crossings.length; k += 2) {
-        path.moveTo(...crossings[k]!);
-        path.lineTo(...crossings[k + 1]!);
+      for (let m = 0; m + 1 < crossings.length; m += 2) {
+        path.moveTo(...crossings[m]!);
+        path.lineTo(...crossings[m + 1]!);
       }
     }
   }

@@ -1,6 +1,6 @@
 // The page: a target, a run, and up to four samplers side by side from one seed.
 
-import { byId, debounced, field, h, menu } from "./dom";
+import { byId, debounced, field, formulaField, h, menu, setFormula } from "./dom";
 import { PanelView } from "./panel";
 import { type Catalogue, fromHash, newPanel, type Panel, type State, toHash } from "./state";
 import { themed } from "./theme";
@@ -23,10 +23,7 @@ const wire = new Wire(
     isConnected = true;
     connection.textContent = "connected to this machine";
     connection.classList.remove("lost");
-    for (const view of views) {
-      view.restart();
-      view.check();
-    }
+    for (const view of views) view.begin();
   },
   () => {
     isConnected = false;
@@ -81,16 +78,15 @@ function updateAll(): void {
 function targetCard(): HTMLElement {
   const titles = Object.entries(catalogue.targets).map(([key, row]): [string, string] => [key, row.title]);
   const typed = state.target.formula;
-  const input = h("input", {
-    type: "text",
-    value: typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "",
-    spellcheck: "false",
-    autocapitalize: "off",
-    autocomplete: "off",
+  const input = formulaField(typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "", (text) => {
+    state.target = { formula: text };
+    chosen.value = "";
+    clear();
+    updateAll();
   });
   const chosen = menu([...titles, ["", "typed in below"]], typed === undefined ? (state.target.name ?? "valley") : "", (name) => {
     state.target = name === "" ? { formula: input.value } : { name };
-    if (name !== "") input.value = catalogue.targets[name]?.formula ?? "";
+    if (name !== "") setFormula(input, catalogue.targets[name]?.formula ?? "");
     clear();
     updateAll();
   });
@@ -100,12 +96,6 @@ function targetCard(): HTMLElement {
     const error = document.getElementById(`${input.id}-error`);
     if (error !== null) error.textContent = "";
   };
-  input.addEventListener("change", () => {
-    state.target = { formula: input.value };
-    chosen.value = "";
-    clear();
-    updateAll();
-  });
   document.addEventListener("targeterror", (event) => {
     input.setAttribute("aria-invalid", "true");
     const error = document.getElementById(`${input.id}-error`);
@@ -152,16 +142,17 @@ function runCard(): HTMLElement {
 }
 
 function storyCard(): HTMLElement {
-  const text = h("p", { class: "story" });
+  const text = h("div", { class: "story" });
   const titles = catalogue.stories.map((story, k): [string, string] => [String(k), story.title]);
   const chosen = menu([["", "choose one"], ...titles], "", (value) => {
     const story = catalogue.stories[Number(value)];
     if (value === "" || story === undefined) return;
-    text.textContent = story.text;
+    text.replaceChildren(h("h3", {}, story.title), h("p", {}, story.text));
     state.target = story.designs[0]?.target ?? state.target;
     state.panels = story.designs.map((design) => {
-      const { sampler, metric, gamma, drag, metropolis, settings } = design;
-      const given = Object.entries({ sampler, metric, gamma, drag, metropolis, settings }).filter(([, part]) => part !== undefined);
+      const { title, sampler, metric, gamma, drag, metropolis, settings } = design;
+      const parts = { title, sampler, metric, gamma, drag, metropolis, settings };
+      const given = Object.entries(parts).filter(([, part]) => part !== undefined);
       return newPanel(structuredClone(Object.fromEntries(given)) as Partial<Panel>);
     });
     rebuild([text, chosen.value]);
@@ -175,7 +166,7 @@ function rebuild(story?: [HTMLElement, string]): void {
   if (story !== undefined) {
     const [text, value] = story;
     const last = cards[2]!;
-    last.querySelector(".story")!.textContent = text.textContent;
+    last.querySelector(".story")!.replaceWith(text);
     last.querySelector("select")!.value = value;
   }
   side.replaceChildren(...cards);
@@ -192,10 +183,7 @@ function rebuild(story?: [HTMLElement, string]): void {
   applyTheme();
   for (const view of views) view.run(isRunning);
   if (isConnected) {
-    for (const view of views) {
-      view.restart();
-      view.check();
-    }
+    for (const view of views) view.begin();
   }
 }
 

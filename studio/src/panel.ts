@@ -4,8 +4,8 @@ import { chart } from "./chart";
 import { controls } from "./controls";
 import { debounced, h, short } from "./dom";
 import { heatMap } from "./heat";
-import { draw, type Drawn, type View } from "./plot";
-import { type Catalogue, designOf, type Panel, panelName, type State } from "./state";
+import { type Box, draw, type Drawn } from "./plot";
+import { type Catalogue, designOf, type Panel, panelName, type State, type View } from "./state";
 import { type Report, Verdict } from "./verdict";
 import type { Message, Wire } from "./wire";
 
@@ -28,7 +28,7 @@ export class PanelView {
   private readonly recipe = h("div", { class: "recipe" });
   private readonly title = h("h2", {}, "");
   private drawn: Drawn | undefined;
-  private view: View = "cloud";
+  private view: View;
   private readonly trajectoryButton = h("button", { type: "button", "aria-pressed": "false", hidden: true }, "Leapfrog");
   private history: History = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
   private frames = 0;
@@ -47,10 +47,16 @@ export class PanelView {
     private readonly changed: () => void,
     remove: (() => void) | undefined,
   ) {
+    this.view = panel.view ?? "cloud";
     const head = h("div", { class: "panel-head" }, this.title);
     if (remove !== undefined) head.append(h("button", { type: "button", onclick: remove }, "Remove"));
-    const recipe = h("details", {}, h("summary", {}, "Recipe: D, Q and Γ"), this.recipe);
-    recipe.addEventListener("toggle", () => recipe.open && this.askRecipe());
+    const recipe = h("details", { open: panel.recipe }, h("summary", {}, "Recipe: D, Q and Γ"), this.recipe);
+    recipe.addEventListener("toggle", () => {
+      if (recipe.open === (panel.recipe ?? false)) return; // open from the start
+      panel.recipe = recipe.open;
+      changed();
+      if (recipe.open) this.askRecipe();
+    });
     const picture = h("div", { class: "picture" }, this.canvas, this.views(), this.numbers, ...this.charts, this.exports());
     const settings = h("details", { open: true }, h("summary", {}, "Settings"), this.form);
     const words = h("div", { class: "words" }, this.verdict.element, settings, recipe);
@@ -65,8 +71,13 @@ export class PanelView {
 
   /** Build the form again and start over, after a change of what fields there are. */
   private rebuild(): void {
-    const update = (): void => this.update();
+    const update = (): void => {
+      delete this.panel.title;
+      this.title.textContent = this.name();
+      this.update();
+    };
     const rebuild = (): void => {
+      delete this.panel.title;
       this.rebuild();
       this.update();
     };
@@ -86,8 +97,7 @@ export class PanelView {
     this.clearErrors();
     this.verdict.waiting();
     this.recipe.replaceChildren();
-    const details = this.recipe.parentElement;
-    if (details instanceof HTMLDetailsElement && details.open) this.askRecipe();
+    if (this.panel.recipe === true) this.askRecipe();
     this.restartSoon();
     this.checkSoon();
   }
@@ -108,6 +118,13 @@ export class PanelView {
   check(): void {
     this.verdict.waiting();
     this.send("check");
+  }
+
+  /** All that is shown, after the connection was opened or the page built again. */
+  begin(): void {
+    this.restart();
+    this.check();
+    if (this.panel.recipe === true) this.askRecipe();
   }
 
   run(isRunning: boolean): void {
@@ -170,11 +187,12 @@ export class PanelView {
       values.push(typeof value === "number" ? value : null);
       if (values.length > HISTORY) values.shift();
     }
+    const reading = performance.now() - message.arrived;
     requestAnimationFrame(() => {
       const before = performance.now();
       this.redraw();
       this.showNumbers(message);
-      this.element.dataset.work = (performance.now() - before).toFixed(2);
+      this.element.dataset.work = (reading + performance.now() - before).toFixed(2);
       // Asked for after it was drawn: a slow page gets fewer frames, not a longer queue.
       if (this.isRunning && message.over !== true) this.next();
     });
@@ -286,6 +304,7 @@ export class PanelView {
     if (typed !== undefined && sampler.kind !== "typed") {
       const edit = (): void => {
         this.panel.sampler = { kind: "typed", ...typed };
+        delete this.panel.title;
         this.rebuild();
         this.update();
       };
@@ -298,7 +317,7 @@ export class PanelView {
     const values = message.arrays?.values;
     if (values === undefined) return;
     for (const old of this.recipe.querySelectorAll("figure, pre")) old.remove();
-    const map = heatMap(values.data, values.shape[0] ?? 0, message.box as number[], Number(message.largest), what, isSigned);
+    const map = heatMap(values.data, values.shape[0] ?? 0, message.box as Box, Number(message.largest), Number(message.scale ?? message.largest), what, isSigned);
     this.recipe.append(map);
     if (message.kind === "complete") this.recipe.append(h("pre", {}, String(message.text)));
   }
@@ -322,7 +341,8 @@ export class PanelView {
   }
 
   private show(view: View): void {
-    this.view = view;
+    this.view = this.panel.view = view;
+    this.changed();
     for (const button of this.element.querySelectorAll<HTMLElement>("[data-view]")) {
       button.setAttribute("aria-pressed", String(button.dataset.view === view));
     }

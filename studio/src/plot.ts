@@ -3,17 +3,19 @@
 import { ticks } from "./axes";
 import { colour, components, fitted } from "./colours";
 import { drawTrajectory, type Trajectory } from "./trajectory";
-import { contour, diverging, type Grid, image, levels, marginals, sequential } from "./grid";
-
-export type View = "cloud" | "density" | "difference" | "trajectory";
+import { contours, diverging, type Grid, image, marginals, sequential } from "./grid";
+import type { View } from "./state";
 
 const MARGIN = 54;
 const LABELS = 26;
 // Shares of the target within the contours.
 const SHARES = [0.3, 0.6, 0.9, 0.99];
 
+/** Left, right, bottom and top. */
+export type Box = [number, number, number, number];
+
 export interface Drawn {
-  box: [number, number, number, number];
+  box: Box;
   truth: Grid;
   histogram?: Grid;
   cloud?: Float32Array;
@@ -52,9 +54,10 @@ export function draw(canvas: HTMLCanvasElement, drawn: Drawn, view: View): void 
   context.strokeRect(inner.x, inner.y, inner.width, inner.height);
   drawAxes(context, drawn.box, inner, toX, toY);
   drawMarginals(context, drawn, inner);
+  if (view === "cloud" && drawn.cloud) drawOutside(context, drawn.cloud, drawn.box, inner);
 }
 
-interface Area {
+export interface Area {
   x: number;
   y: number;
   width: number;
@@ -80,12 +83,12 @@ function drawImage(context: CanvasRenderingContext2D, drawn: Drawn, view: View, 
 }
 
 // Contours and the pale picture of a truth, which stay the same from frame to frame.
-const contours = new WeakMap<Grid, Path2D[]>();
+const lines = new WeakMap<Grid, Path2D[]>();
 const pictures = new WeakMap<Grid, { theme: string | undefined; picture: HTMLCanvasElement }>();
 
 function contoursOf(truth: Grid): Path2D[] {
-  const known = contours.get(truth) ?? levels(truth, SHARES).map((level) => contour(truth, level));
-  contours.set(truth, known);
+  const known = lines.get(truth) ?? contours(truth, SHARES);
+  lines.set(truth, known);
   return known;
 }
 
@@ -134,7 +137,23 @@ function drawCloud(context: CanvasRenderingContext2D, cloud: Float32Array, toX: 
   context.globalAlpha = 1;
 }
 
-function drawAxes(
+/** How many points are not in the picture, where they are more than a few. */
+function drawOutside(context: CanvasRenderingContext2D, cloud: Float32Array, box: Drawn["box"], inner: Area): void {
+  let inside = 0;
+  for (let k = 0; k + 1 < cloud.length; k += 2) {
+    const [x, y] = [cloud[k]!, cloud[k + 1]!];
+    if (x >= box[0] && x <= box[1] && y >= box[2] && y <= box[3]) inside += 1;
+  }
+  const all = cloud.length / 2;
+  if (all - inside <= 0.02 * all) return;
+  context.fillStyle = colour("path");
+  context.font = "12px system-ui, sans-serif";
+  context.textAlign = "left";
+  context.textBaseline = "bottom";
+  context.fillText(`${all - inside} of ${all} chains are outside of the picture`, inner.x + 6, inner.y + inner.height - 5);
+}
+
+export function drawAxes(
   context: CanvasRenderingContext2D,
   box: Drawn["box"],
   inner: Area,
@@ -145,12 +164,16 @@ function drawAxes(
   context.font = "11px system-ui, sans-serif";
   context.textAlign = "center";
   context.textBaseline = "top";
-  for (const value of ticks(box[0], box[1])) context.fillText(String(value), toX(value), inner.y + inner.height + 4);
+  for (const value of ticks(box[0], box[1])) context.fillText(minus(value), toX(value), inner.y + inner.height + 4);
   context.fillText("x", inner.x + inner.width + 10, inner.y + inner.height + 4);
   context.textAlign = "right";
   context.textBaseline = "middle";
-  for (const value of ticks(box[2], box[3])) context.fillText(String(value), inner.x - 4, toY(value));
+  for (const value of ticks(box[2], box[3])) context.fillText(minus(value), inner.x - 4, toY(value));
   context.fillText("y", inner.x - 4, inner.y - 8);
+}
+
+function minus(value: number): string {
+  return String(value).replace("-", "−");
 }
 
 /** Bars for the draws and a line for the truth, above and to the right. */

@@ -22,7 +22,14 @@ export interface Settings {
   leaps: number;
 }
 
+export type View = "cloud" | "density" | "difference" | "trajectory";
+
 export interface Panel {
+  /** What a story calls it, until it is changed. */
+  title?: string;
+  /** What is shown, and whether the recipe is. */
+  view?: View;
+  recipe?: boolean;
   sampler: Sampler;
   metric: string;
   gamma: number;
@@ -86,7 +93,8 @@ export function newPanel(part: Partial<Panel> = {}): Panel {
 
 /** The sampler and the mistakes made on purpose. */
 export function panelName(panel: Panel): string {
-  const { sampler, gamma, drag, metropolis } = panel;
+  const { title, sampler, gamma, drag, metropolis } = panel;
+  if (title !== undefined) return title;
   const name = sampler.kind === "named" ? (sampler.name ?? "") : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
   const mistakes = [
     { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],

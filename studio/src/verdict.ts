@@ -16,6 +16,8 @@ const WORDS: Record<string, string> = {
   undecided: "Undecided",
 };
 
+const NAMES = "theta is (x, y), r the momenta (p, q), xi the thermostat s, also written ξ.";
+
 /** A box that says what is known so far. */
 export class Verdict {
   readonly element = h("div", { class: "verdict", role: "status", "aria-live": "polite" });
@@ -47,7 +49,7 @@ export class Verdict {
       h("p", {}, h("span", { class: "word" }, WORDS[kind] ?? kind), headline),
       ...report.reasons.map((reason) => h("p", {}, reason)),
       ...report.notes.map((note) => h("p", { class: "legend" }, note)),
-      h("details", {}, h("summary", {}, "What was looked at"), h("pre", {}, text)),
+      h("details", {}, h("summary", {}, "What was looked at"), h("p", { class: "legend" }, NAMES), h("pre", {}, text)),
     );
   }
 }

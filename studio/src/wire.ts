@@ -7,6 +7,8 @@ export interface Arrays {
 export interface Message {
   id: number;
   kind: string;
+  /** When it came, by the clock of the page. */
+  arrived: number;
   arrays?: Arrays;
   // What else a message has depends on its kind.
   [key: string]: unknown;
@@ -14,6 +16,7 @@ export interface Message {
 
 /** The parts of a binary message; `fokker.studio.frames` says how it is laid out. */
 export function unpack(buffer: ArrayBuffer): Message {
+  const arrived = performance.now();
   const length = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   const arrays: Arrays = {};
@@ -23,7 +26,7 @@ export function unpack(buffer: ArrayBuffer): Message {
     arrays[name] = { shape, data: new Float32Array(buffer, start, size) };
     start += 4 * size;
   }
-  return { ...header, arrays };
+  return { ...header, arrays, arrived };
 }
 
 /** A connection that comes back by itself; `opened` is called every time that it has. */
@@ -55,7 +58,7 @@ export class Wire {
     });
     socket.addEventListener("message", (event) => {
       const data: unknown = event.data;
-      this.received(data instanceof ArrayBuffer ? unpack(data) : JSON.parse(String(data)));
+      this.received(data instanceof ArrayBuffer ? unpack(data) : { ...JSON.parse(String(data)), arrived: performance.now() });
     });
     socket.addEventListener("close", () => {
       this.lost();

@@ -1,8 +1,12 @@
 """The page in Chromium: loaded, used, cut off; and nothing is asked of any other machine."""
 
+import json
+from base64 import urlsafe_b64decode
+
 import pytest
 from studio_server import Served, link, until
 
+from fokker.studio.frames import unpacked
 from fokker.studio.gallery import gallery
 from fokker.studio.stories import Story
 
@@ -103,6 +107,81 @@ def test_a_link_restores_the_state_and_two_tabs_do_not_disturb_each_other(page, 
     until(lambda: number(page, "step", 0) > 100)
 
 
+def test_a_link_restores_what_is_shown_of_a_sampler(page, served):
+    page.goto(link(served.address, [METRIC, SGLD]))
+    until(lambda: number(page, "step", 1) >= 20)
+    first = page.locator(".panel").first
+    first.get_by_role("button", name="Density").click()
+    first.get_by_text("Recipe: D, Q and Γ").click()
+    first.locator("math").first.wait_for()
+    page.get_by_role("button", name="Dark").click()
+    address = ""
+
+    def state():
+        nonlocal address
+        address = page.evaluate("location.href")
+        return json.loads(urlsafe_b64decode(address.split("#")[1] + "==="))
+
+    until(lambda: state().get("theme") == "dark", 20)
+    other = page.context.new_page()
+    other.goto(address)
+    other.locator("math").first.wait_for()
+    pressed = other.locator("[data-view][aria-pressed=true]").all_inner_texts()
+    assert pressed == ["Density", "Cloud"]
+    assert other.evaluate("document.documentElement.dataset.theme") == "dark"
+    other.close()
+
+
+def test_no_formula_is_cut_off(page, served):
+    long = "-(sqrt(1 + x^2/2 + y^2/3)*cosh(x*y/7))"
+    D = [["1", long], [long, "1"]]
+    typed = {"kind": "typed", "size": 2, "H": "U", "D": D, "Q": [["0", "0"], ["0", "0"]]}
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.goto(link(served.address, [{"sampler": typed}], {"name": "mixture"}))
+    until(lambda: page.locator(".cells").count() == 2)
+    cut = "e => e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1"
+    fields = "[...document.querySelectorAll('textarea, .cells input')]"
+    until(lambda: page.evaluate(f"{fields}.filter({cut}).map(e => e.value)") == [])
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_chains_that_left_the_picture_are_counted(page, served):
+    away = {"kind": "drift", "size": 2, "H": "U", "D": [["0", "0"], ["0", "0"]], "drift": ["50", "0"]}
+    written = "const f = CanvasRenderingContext2D.prototype; const old = f.fillText; window.written = [];"
+    page.add_init_script(
+        f"{written} f.fillText = function (t, ...r) {{ written.push(t); old.call(this, t, ...r) }}"
+    )
+    page.goto(link(served.address, [{"sampler": away, "settings": {"step_size": 0.5}}]))
+    text = "60 of 60 chains are outside of the picture"
+    until(lambda: page.evaluate("written").count(text) > 0)
+
+
+def test_one_frame_is_under_way_at_a_time(page, served):
+    """Frames of 10,000 points: each is asked for when the one before is drawn, and no queue grows."""
+    ahead, most = 0, 0
+
+    def sent(message):
+        nonlocal ahead, most
+        ahead += json.loads(message)["do"] == "next"
+        most = max(most, ahead)
+
+    def received(message):
+        nonlocal ahead
+        ahead -= isinstance(message, bytes) and unpacked(message)[0]["kind"] == "frame"
+
+    def watch(socket):
+        socket.on("framesent", sent)
+        socket.on("framereceived", received)
+
+    page.on("websocket", watch)
+    run = {"seed": 0, "chains": 10_000, "steps": 1, "burn_in": 0}
+    page.goto(link(served.address, [SGLD], run=run))
+    until(lambda: number(page, "step") >= 1)
+    page.get_by_role("button", name="Run", exact=True).click()
+    until(lambda: number(page, "step") > 100)
+    assert most == 1
+
+
 def test_the_recipe_the_program_and_a_picture(page, served):
     page.goto(link(served.address, [METRIC]))
     until(lambda: number(page, "step") >= 20)
@@ -110,7 +189,7 @@ def test_the_recipe_the_program_and_a_picture(page, served):
     page.locator("math").first.wait_for()
     assert page.locator("math").count() == 5
     page.get_by_role("button", name="Show the residual").click()
-    page.locator("figure canvas").wait_for(timeout=120_000)
+    page.get_by_text("zero everywhere").wait_for(timeout=120_000)
     page.get_by_role("button", name="Copy as Python").click()
     program = page.locator(".program")
     program.wait_for()
@@ -126,6 +205,10 @@ def test_the_recipe_the_program_and_a_picture(page, served):
         page.get_by_role("button", name="End the recording").click()
     assert download.value.suggested_filename == "fokker-sgrld.webm"
     assert download.value.path().read_bytes()[:4] == b"\x1aE\xdf\xa3"  # of Matroska, and so of WebM
+    page.get_by_label("Γ", exact=True).select_option("0")
+    page.get_by_text("Γ is dropped").wait_for()
+    page.get_by_role("button", name="Show the residual").click()
+    page.locator("figure canvas").wait_for(timeout=120_000)
 
 
 @pytest.mark.parametrize("width", [400, 1400])

@@ -149,8 +149,10 @@ class Session:
             await self._send(number, "frame", numbers, arrays)
 
     async def _ask(self, number: int, do: str, request: Mapping[str, Any]) -> None:
+        # What is answered at once does not wait behind a check.
+        threads = self._runners if do in ("recipe", "program") else self._analysts
         header, arrays = await self._in_thread(
-            self._analysts, lambda: _ANSWERS[do](design_of(request.get("design")), request)
+            threads, lambda: _ANSWERS[do](design_of(request.get("design")), request)
         )
         await self._send(number, do, {**header, "asked": request.get("asked")}, arrays)
 

@@ -41,11 +41,18 @@ STORIES = (
         "in place, up to the noise of the gradient itself at this step size.",
         (
             {
+                "title": "without friction",
                 "target": {"name": "normal"},
-                "sampler": {"kind": "named", "name": "naive_sghmc"},
+                "sampler": {
+                    "kind": "parts",
+                    "dynamics": "hamiltonian",
+                    "integrator": "SymplecticEuler",
+                    "correction": "none",
+                },
                 "settings": {"step_size": 0.1, "noise": 3},
             },
             {
+                "title": "with friction: sghmc",
                 "target": {"name": "normal"},
                 "sampler": {"kind": "named", "name": "sghmc"},
                 "settings": {"step_size": 0.1, "noise": 3, "friction": 2},
@@ -106,10 +113,12 @@ STORIES = (
         "H that is said to be kept, and the verdict says so.",
         (
             {
+                "title": "SGNHT, H as printed",
                 "target": {"name": "normal"},
                 "sampler": {**_THERMOSTAT, "H": "U + (p^2 + q^2)/2 + (s - 1)^2/4"},
             },
             {
+                "title": "SGNHT, H that it keeps",
                 "target": {"name": "normal"},
                 "sampler": {**_THERMOSTAT, "H": "U + (p^2 + q^2)/2 + (s - 1)^2"},
             },
@@ -124,8 +133,12 @@ STORIES = (
         "First as published, by the same steps of size 0.2; then with the sign corrected alone, which falls "
         "into the mode; then MCHMC.",
         tuple(
-            {"target": {"name": "normal"}, "sampler": sampler, "settings": {"step_size": 0.2}}
-            for sampler in (_gradient_flow(""), _gradient_flow("-"), {"kind": "named", "name": "mchmc"})
+            {"title": title, "target": {"name": "normal"}, "sampler": sampler, "settings": {"step_size": 0.2}}
+            for title, sampler in (
+                ("as first published", _gradient_flow("")),
+                ("with the sign corrected", _gradient_flow("-")),
+                ("mchmc", {"kind": "named", "name": "mchmc"}),
+            )
         ),
     ),
 )

@@ -89,7 +89,8 @@ def matrix(rows: Sequence[Sequence[Node]]) -> str:
         "<mtr>" + "".join(f"<mtd{_pale(cell)}>{mathml(cell)}</mtd>" for cell in row) + "</mtr>"
         for row in rows
     )
-    return f"<mrow><mo>[</mo><mtable>{cells}</mtable><mo>]</mo></mrow>"
+    # The brackets are borders of the style sheet: those of a font that is not for mathematics do not grow.
+    return f'<mtable class="matrix">{cells}</mtable>'
 
 
 def _pale(cell: Node) -> str:

@@ -24,6 +24,37 @@ function field(label, input, part, value) {
   if (value !== void 0) name.append(value);
   return h("div", { class: "field" }, name, input, error);
 }
+function formulaField(text, change) {
+  const area = h("textarea", { rows: 1, class: "formula", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
+  area.value = text;
+  let used = text;
+  const use = () => {
+    if (area.value === used) return;
+    used = area.value;
+    change(used);
+  };
+  const grow = () => {
+    area.style.height = "auto";
+    area.style.height = `${area.scrollHeight + area.offsetHeight - area.clientHeight}px`;
+  };
+  area.addEventListener("input", grow);
+  area.addEventListener("change", use);
+  area.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    use();
+  });
+  let width = 0;
+  new ResizeObserver(() => {
+    if (area.clientWidth !== width) grow();
+    width = area.clientWidth;
+  }).observe(area);
+  return area;
+}
+function setFormula(area, text) {
+  area.value = text;
+  area.dispatchEvent(new Event("input"));
+}
 function menu(options2, chosen, change) {
   const select = h("select");
   for (const [value, title] of options2) {
@@ -76,24 +107,29 @@ function fitted(canvas) {
 }
 
 // src/chart.ts
-function chart(canvas, title, lines, logarithmic) {
+function chart(canvas, title, lines2, logarithmic) {
   const { context, width, height } = fitted(canvas);
   context.font = "11px system-ui, sans-serif";
   context.fillStyle = colour("soft");
   context.textBaseline = "top";
   context.fillText(title, 0, 0);
   const scaled = (value) => logarithmic ? Math.log10(Math.max(value, 1e-6)) : value;
-  const all = lines.flatMap((line) => line.values).filter((v) => v !== null && Number.isFinite(v));
+  const all = lines2.flatMap((line) => line.values).filter((v) => v !== null && Number.isFinite(v));
   if (all.length === 0) return;
   let low = Math.min(...all.map(scaled));
   let high = Math.max(...all.map(scaled));
   const least = logarithmic ? 0.5 : 0.1 * Math.abs(high) + 1e-9;
   if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];
-  const room = { top: 16, bottom: 4, right: 96 };
+  const labels2 = lines2.map((line) => {
+    const last = line.values.at(-1);
+    return last === null || last === void 0 ? "" : `${line.name} ${short(last)}`;
+  });
+  const right = Math.max(84, ...labels2.map((label) => context.measureText(label).width + 8));
+  const room = { top: 18, bottom: 6, right };
   const x = (k, n) => n < 2 ? 0 : k / (n - 1) * (width - room.right);
   const y = (value) => room.top + (1 - (scaled(value) - low) / (high - low)) * (height - room.top - room.bottom);
   const ends = [];
-  for (const line of lines) {
+  lines2.forEach((line, index) => {
     context.strokeStyle = colour(line.colour);
     context.setLineDash(line.dashed === true ? [4, 3] : []);
     context.lineWidth = 1.5;
@@ -104,9 +140,8 @@ function chart(canvas, title, lines, logarithmic) {
     context.stroke();
     context.setLineDash([]);
     const last = line.values.at(-1);
-    if (last === null || last === void 0) continue;
-    ends.push([y(last), `${line.name} ${short(last)}`, line.colour]);
-  }
+    if (last !== null && last !== void 0) ends.push([y(last), labels2[index], line.colour]);
+  });
   ends.sort((a, b) => a[0] - b[0]);
   let place = room.top - 6;
   context.textBaseline = "middle";
@@ -132,7 +167,8 @@ function newPanel(part = {}) {
   };
 }
 function panelName(panel) {
-  const { sampler, gamma, drag, metropolis } = panel;
+  const { title, sampler, gamma, drag, metropolis } = panel;
+  if (title !== void 0) return title;
   const name = sampler.kind === "named" ? sampler.name ?? "" : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
   const mistakes2 = [
     { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
@@ -208,17 +244,18 @@ function fromHash(hash) {
 function options(names) {
   return names.map((name) => [name, name]);
 }
-function formulaInput(text, change, label) {
-  const input = h("input", {
-    type: "text",
-    value: text,
-    spellcheck: "false",
-    autocapitalize: "off",
-    autocomplete: "off",
-    ...label === void 0 ? {} : { "aria-label": label }
+function cellInput(text, label, change) {
+  const input = h("input", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off", "aria-label": label });
+  setCell(input, text);
+  input.addEventListener("change", () => {
+    setCell(input, input.value);
+    change(input.value);
   });
-  input.addEventListener("change", () => change(input.value));
   return input;
+}
+function setCell(input, text) {
+  input.value = text;
+  input.size = Math.max(3, text.length);
 }
 function slider(label, part, value, range, isLogarithmic, isWhole, change) {
   const [low, high] = range;
@@ -305,7 +342,7 @@ function typedFields(panel, changed, rebuild2) {
     panel.sampler = typedSampler(sampler.kind === "drift" ? "drift" : "typed", Number(value));
     rebuild2();
   });
-  const energy = formulaInput(sampler.H ?? "U", (text) => {
+  const energy = formulaField(sampler.H ?? "U", (text) => {
     sampler.H = text;
     changed();
   });
@@ -317,7 +354,7 @@ function typedFields(panel, changed, rebuild2) {
   }
   const drift = sampler.drift ?? [];
   letters.forEach((letter, i) => {
-    const input = formulaInput(drift[i] ?? "0", (text) => {
+    const input = formulaField(drift[i] ?? "0", (text) => {
       drift[i] = text;
       changed();
     });
@@ -326,26 +363,22 @@ function typedFields(panel, changed, rebuild2) {
   return result;
 }
 function matrixField(name, label, cells, letters, sign, changed) {
-  const grid = h("div", { class: "matrix", role: "group", "aria-label": label });
-  grid.style.gridTemplateColumns = `1rem repeat(${letters.length}, minmax(2.6rem, 1fr))`;
+  const grid = h("div", { class: "cells", role: "group", "aria-label": label });
+  grid.style.gridTemplateColumns = `1rem repeat(${letters.length}, minmax(max-content, 1fr))`;
   grid.append(h("span", {}), ...letters.map((letter) => h("span", {}, letter)));
   const inputs = letters.map(() => []);
   letters.forEach((row, i) => {
     grid.append(h("span", {}, row));
     letters.forEach((column, j) => {
-      const input = formulaInput(
-        cells[i]?.[j] ?? "0",
-        (text) => {
-          cells[i][j] = text;
-          if (i !== j) {
-            const other = sign === 1 ? text : negated(text);
-            cells[j][i] = other;
-            inputs[j][i].value = other;
-          }
-          changed();
-        },
-        `${name} ${row} ${column}`
-      );
+      const input = cellInput(cells[i]?.[j] ?? "0", `${name} ${row} ${column}`, (text) => {
+        cells[i][j] = text;
+        if (i !== j) {
+          const other = sign === 1 ? text : negated(text);
+          cells[j][i] = other;
+          setCell(inputs[j][i], other);
+        }
+        changed();
+      });
       input.dataset.part = `sampler.${name}.${i}.${j}`;
       inputs[i][j] = input;
       grid.append(input);
@@ -391,7 +424,7 @@ function mistakes(panel, catalogue2, rebuild2) {
     rebuild2();
   });
   return [
-    h("div", { class: "pair" }, field("Γ", gamma, "gamma"), field("Friction", drag, "drag")),
+    h("div", { class: "pair wide" }, field("Γ", gamma, "gamma"), field("Friction", drag, "drag")),
     h("label", { class: "check" }, correction, "Metropolis correction")
   ];
 }
@@ -416,7 +449,7 @@ function sliders(panel, catalogue2, changed) {
     add("Gradient noise", "noise", [0, 20]);
     add("Batch", "batch", [1, 64], true, true);
   }
-  const metric = formulaInput(panel.metric, (text) => {
+  const metric = formulaField(panel.metric, (text) => {
     panel.metric = text;
     changed();
   });
@@ -449,10 +482,10 @@ function image(grid, shade) {
 function sequential(largest, low, high) {
   return (value) => [mixed(low, high, Math.sqrt(Math.max(0, value) / (largest || 1))), 1];
 }
-function diverging(largest, minus, zero, plus) {
+function diverging(largest, minus2, zero, plus) {
   return (value) => {
     const share = Math.sqrt(Math.abs(value) / (largest || 1));
-    return [mixed(zero, value < 0 ? minus : plus, share), 1];
+    return [mixed(zero, value < 0 ? minus2 : plus, share), 1];
   };
 }
 function levels(grid, shares) {
@@ -467,29 +500,53 @@ function levels(grid, shares) {
     return 0;
   });
 }
+var FINER = 4;
+function contours(grid, shares) {
+  const smooth = refined(grid);
+  return levels(grid, shares).map((level) => contour(smooth, Math.log(level)));
+}
+function refined(grid) {
+  const { size, values } = grid;
+  const least = values.reduce((a, b) => Math.max(a, b), 0) * 1e-30;
+  const finer = FINER * (size - 1) + 1;
+  const logs = values.map((value) => Math.log(Math.max(value, least)));
+  const rows = new Float32Array(size * finer);
+  const result = new Float32Array(finer * finer);
+  for (let i = 0; i < size; i++) {
+    for (let j = 0; j < finer; j++) rows[i * finer + j] = cubic(logs, i * size, 1, size, j / FINER);
+  }
+  for (let j = 0; j < finer; j++) {
+    for (let i = 0; i < finer; i++) result[i * finer + j] = cubic(rows, j, finer, size, i / FINER);
+  }
+  return { size: finer, values: result };
+}
+function cubic(values, start, step, length, place) {
+  const k = Math.min(length - 2, Math.floor(place));
+  const t = place - k;
+  const at = (i) => values[start + step * Math.max(0, Math.min(length - 1, i))];
+  const [a, b, c, d] = [at(k - 1), at(k), at(k + 1), at(k + 2)];
+  return b + t / 2 * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
+}
 function contour(grid, level) {
   const { size, values } = grid;
   const path = new Path2D();
-  const at = (i, j) => values[i * size + j] ?? 0;
   for (let i = 0; i + 1 < size; i++) {
     for (let j = 0; j + 1 < size; j++) {
-      const corners = [
-        [i, j, at(i, j)],
-        [i + 1, j, at(i + 1, j)],
-        [i + 1, j + 1, at(i + 1, j + 1)],
-        [i, j + 1, at(i, j + 1)]
-      ];
+      const k = i * size + j;
+      const corners = [values[k], values[k + size], values[k + size + 1], values[k + 1]];
+      if (corners.every((value) => value >= level) || corners.every((value) => value < level)) continue;
+      const [x, y] = [[i, i + 1, i + 1, i], [j, j, j + 1, j + 1]];
       const crossings = [];
-      for (let k = 0; k < 4; k++) {
-        const [x0, y0, a] = corners[k];
-        const [x1, y1, b] = corners[(k + 1) % 4];
-        if (a >= level === b >= level) continue;
-        const t = (level - a) / (b - a);
-        crossings.push([x0 + t * (x1 - x0) + 0.5, y0 + t * (y1 - y0) + 0.5]);
+      for (let m = 0; m < 4; m++) {
+        const n = (m + 1) % 4;
+        const [from, to] = [corners[m], corners[n]];
+        if (from >= level === to >= level) continue;
+        const t = (level - from) / (to - from);
+        crossings.push([(x[m] + t * (x[n] - x[m])) / FINER + 0.5, (y[m] + t * (y[n] - y[m])) / FINER + 0.5]);
       }
-      for (let k = 0; k + 1 < crossings.length; k += 2) {
-        path.moveTo(...crossings[k]);
-        path.lineTo(...crossings[k + 1]);
+      for (let m = 0; m + 1 < crossings.length; m += 2) {
+        path.moveTo(...crossings[m]);
+        path.lineTo(...crossings[m + 1]);
       }
     }
   }
@@ -507,24 +564,6 @@ function marginals(grid) {
     }
   }
   return [x, y];
-}
-
-// src/heat.ts
-function heatMap(values, size, box, largest, what, isSigned) {
-  const canvas = h("canvas", { class: "heat", role: "img", "aria-label": `${what}, at most ${short(largest)}` });
-  const draw2 = () => {
-    const { context, width, height } = fitted(canvas);
-    const low = components("heat-low");
-    const high = components(isSigned ? "heat-high" : "heat-minus");
-    const shade = isSigned ? diverging(largest, components("heat-minus"), low, high) : sequential(largest, low, high);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(image({ size, values }, shade), 0, 0, width, height);
-  };
-  requestAnimationFrame(draw2);
-  document.addEventListener("themechange", draw2);
-  const [left, right, bottom, top] = box;
-  const range = `x from ${short(left ?? 0)} to ${short(right ?? 0)}, y from ${short(bottom ?? 0)} to ${short(top ?? 0)}`;
-  return h("figure", { class: "field" }, canvas, h("figcaption", { class: "legend" }, `${what}: at most ${short(largest)}; ${range}.`));
 }
 
 // src/axes.ts
@@ -613,6 +652,7 @@ function draw(canvas, drawn, view) {
   context.strokeRect(inner.x, inner.y, inner.width, inner.height);
   drawAxes(context, drawn.box, inner, toX, toY);
   drawMarginals(context, drawn, inner);
+  if (view === "cloud" && drawn.cloud) drawOutside(context, drawn.cloud, drawn.box, inner);
 }
 function drawImage(context, drawn, view, inner) {
   const { truth, histogram } = drawn;
@@ -631,11 +671,11 @@ function drawImage(context, drawn, view, inner) {
   context.imageSmoothingEnabled = view === "cloud" || view === "trajectory";
   context.drawImage(picture, inner.x, inner.y, inner.width, inner.height);
 }
-var contours = /* @__PURE__ */ new WeakMap();
+var lines = /* @__PURE__ */ new WeakMap();
 var pictures = /* @__PURE__ */ new WeakMap();
 function contoursOf(truth) {
-  const known = contours.get(truth) ?? levels(truth, SHARES).map((level) => contour(truth, level));
-  contours.set(truth, known);
+  const known = lines.get(truth) ?? contours(truth, SHARES);
+  lines.set(truth, known);
   return known;
 }
 function paleTruth(truth, largest) {
@@ -682,17 +722,34 @@ function drawCloud(context, cloud, toX, toY) {
   }
   context.globalAlpha = 1;
 }
+function drawOutside(context, cloud, box, inner) {
+  let inside = 0;
+  for (let k = 0; k + 1 < cloud.length; k += 2) {
+    const [x, y] = [cloud[k], cloud[k + 1]];
+    if (x >= box[0] && x <= box[1] && y >= box[2] && y <= box[3]) inside += 1;
+  }
+  const all = cloud.length / 2;
+  if (all - inside <= 0.02 * all) return;
+  context.fillStyle = colour("path");
+  context.font = "12px system-ui, sans-serif";
+  context.textAlign = "left";
+  context.textBaseline = "bottom";
+  context.fillText(`${all - inside} of ${all} chains are outside of the picture`, inner.x + 6, inner.y + inner.height - 5);
+}
 function drawAxes(context, box, inner, toX, toY) {
   context.fillStyle = colour("soft");
   context.font = "11px system-ui, sans-serif";
   context.textAlign = "center";
   context.textBaseline = "top";
-  for (const value of ticks(box[0], box[1])) context.fillText(String(value), toX(value), inner.y + inner.height + 4);
+  for (const value of ticks(box[0], box[1])) context.fillText(minus(value), toX(value), inner.y + inner.height + 4);
   context.fillText("x", inner.x + inner.width + 10, inner.y + inner.height + 4);
   context.textAlign = "right";
   context.textBaseline = "middle";
-  for (const value of ticks(box[2], box[3])) context.fillText(String(value), inner.x - 4, toY(value));
+  for (const value of ticks(box[2], box[3])) context.fillText(minus(value), inner.x - 4, toY(value));
   context.fillText("y", inner.x - 4, inner.y - 8);
+}
+function minus(value) {
+  return String(value).replace("-", "−");
 }
 function drawMarginals(context, drawn, inner) {
   const truths = marginals(drawn.truth);
@@ -725,12 +782,52 @@ function drawMarginals(context, drawn, inner) {
   }
 }
 
+// src/heat.ts
+var LABELS2 = 30;
+var SCALE = 58;
+var ROUNDING = 1e-9;
+function heatMap(values, size, box, largest, typical, what, isSigned) {
+  if (largest <= ROUNDING * typical) return h("figure", { class: "field" }, h("figcaption", {}, `${what}: zero everywhere, up to rounding.`));
+  const canvas = h("canvas", { class: "heat", role: "img", "aria-label": `${what}, at most ${short(largest)}` });
+  const draw2 = () => {
+    const { context, width, height } = fitted(canvas);
+    const inner = { x: LABELS2, y: 16, width: width - LABELS2 - SCALE, height: height - 16 - LABELS2 };
+    const [left, right, bottom, top] = box;
+    const low = components("heat-low");
+    const high = components(isSigned ? "heat-high" : "heat-minus");
+    const shade = isSigned ? diverging(largest, components("heat-minus"), low, high) : sequential(largest, low, high);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(image({ size, values }, shade), inner.x, inner.y, inner.width, inner.height);
+    context.strokeStyle = colour("line");
+    context.strokeRect(inner.x, inner.y, inner.width, inner.height);
+    const toX = (x2) => inner.x + (x2 - left) / (right - left) * inner.width;
+    const toY = (y) => inner.y + (1 - (y - bottom) / (top - bottom)) * inner.height;
+    drawAxes(context, box, inner, toX, toY);
+    const [from, x] = [isSigned ? -largest : 0, inner.x + inner.width + 14];
+    for (let k = 0; k < inner.height; k++) {
+      const [[red, green, blue]] = shade(from + (largest - from) * (1 - k / inner.height));
+      context.fillStyle = `rgb(${red}, ${green}, ${blue})`;
+      context.fillRect(x, inner.y + k, 10, 1.5);
+    }
+    context.strokeRect(x, inner.y, 10, inner.height);
+    context.fillStyle = colour("soft");
+    context.textAlign = "left";
+    for (const value of isSigned ? [from, 0, largest] : [0, largest]) {
+      context.fillText(short(value).replace("-", "−"), x + 13, inner.y + inner.height * (1 - (value - from) / (largest - from)));
+    }
+  };
+  new ResizeObserver(draw2).observe(canvas);
+  document.addEventListener("themechange", draw2);
+  return h("figure", { class: "field" }, canvas, h("figcaption", { class: "legend" }, `${what}: at most ${short(largest)}.`));
+}
+
 // src/verdict.ts
 var WORDS = {
   right: "Right",
   wrong: "Wrong",
   undecided: "Undecided"
 };
+var NAMES = "theta is (x, y), r the momenta (p, q), xi the thermostat s, also written ξ.";
 var Verdict = class {
   element = h("div", { class: "verdict", role: "status", "aria-live": "polite" });
   constructor() {
@@ -756,7 +853,7 @@ var Verdict = class {
       h("p", {}, h("span", { class: "word" }, WORDS[kind] ?? kind), headline),
       ...report.reasons.map((reason) => h("p", {}, reason)),
       ...report.notes.map((note) => h("p", { class: "legend" }, note)),
-      h("details", {}, h("summary", {}, "What was looked at"), h("pre", {}, text))
+      h("details", {}, h("summary", {}, "What was looked at"), h("p", { class: "legend" }, NAMES), h("pre", {}, text))
     );
   }
 };
@@ -773,10 +870,16 @@ var PanelView = class {
     this.catalogue = catalogue2;
     this.wire = wire2;
     this.changed = changed;
+    this.view = panel.view ?? "cloud";
     const head = h("div", { class: "panel-head" }, this.title);
     if (remove !== void 0) head.append(h("button", { type: "button", onclick: remove }, "Remove"));
-    const recipe = h("details", {}, h("summary", {}, "Recipe: D, Q and Γ"), this.recipe);
-    recipe.addEventListener("toggle", () => recipe.open && this.askRecipe());
+    const recipe = h("details", { open: panel.recipe }, h("summary", {}, "Recipe: D, Q and Γ"), this.recipe);
+    recipe.addEventListener("toggle", () => {
+      if (recipe.open === (panel.recipe ?? false)) return;
+      panel.recipe = recipe.open;
+      changed();
+      if (recipe.open) this.askRecipe();
+    });
     const picture = h("div", { class: "picture" }, this.canvas, this.views(), this.numbers, ...this.charts, this.exports());
     const settings = h("details", { open: true }, h("summary", {}, "Settings"), this.form);
     const words = h("div", { class: "words" }, this.verdict.element, settings, recipe);
@@ -799,7 +902,7 @@ var PanelView = class {
   recipe = h("div", { class: "recipe" });
   title = h("h2", {}, "");
   drawn;
-  view = "cloud";
+  view;
   trajectoryButton = h("button", { type: "button", "aria-pressed": "false", hidden: true }, "Leapfrog");
   history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
   frames = 0;
@@ -810,8 +913,13 @@ var PanelView = class {
   checkSoon = debounced(700, () => this.check());
   /** Build the form again and start over, after a change of what fields there are. */
   rebuild() {
-    const update = () => this.update();
+    const update = () => {
+      delete this.panel.title;
+      this.title.textContent = this.name();
+      this.update();
+    };
     const rebuild2 = () => {
+      delete this.panel.title;
       this.rebuild();
       this.update();
     };
@@ -829,8 +937,7 @@ var PanelView = class {
     this.clearErrors();
     this.verdict.waiting();
     this.recipe.replaceChildren();
-    const details = this.recipe.parentElement;
-    if (details instanceof HTMLDetailsElement && details.open) this.askRecipe();
+    if (this.panel.recipe === true) this.askRecipe();
     this.restartSoon();
     this.checkSoon();
   }
@@ -849,6 +956,12 @@ var PanelView = class {
   check() {
     this.verdict.waiting();
     this.send("check");
+  }
+  /** All that is shown, after the connection was opened or the page built again. */
+  begin() {
+    this.restart();
+    this.check();
+    if (this.panel.recipe === true) this.askRecipe();
   }
   run(isRunning2) {
     const starts = isRunning2 && !this.isRunning;
@@ -903,11 +1016,12 @@ var PanelView = class {
       values.push(typeof value === "number" ? value : null);
       if (values.length > HISTORY) values.shift();
     }
+    const reading = performance.now() - message.arrived;
     requestAnimationFrame(() => {
       const before = performance.now();
       this.redraw();
       this.showNumbers(message);
-      this.element.dataset.work = (performance.now() - before).toFixed(2);
+      this.element.dataset.work = (reading + performance.now() - before).toFixed(2);
       if (this.isRunning && message.over !== true) this.next();
     });
   }
@@ -919,15 +1033,15 @@ var PanelView = class {
       { name: "KL", colour: "path", values: kl },
       { name: "chance", colour: "soft", values: chance, dashed: true }
     ], true);
-    const lines = [
+    const lines2 = [
       { name: "T", colour: "cloud", values: kinetic },
       { name: "ξ", colour: "path", values: thermostat },
       { name: "acc.", colour: "good", values: acceptance }
     ].filter((line) => line.values.some((value) => value !== null));
-    this.charts[1].hidden = lines.length === 0;
+    this.charts[1].hidden = lines2.length === 0;
     const titles = { T: "kinetic temperature", ξ: "thermostat", "acc.": "acceptance" };
-    const title = lines.map((line) => titles[line.name]).join(", ");
-    if (lines.length > 0) chart(this.charts[1], title, lines, false);
+    const title = lines2.map((line) => titles[line.name]).join(", ");
+    if (lines2.length > 0) chart(this.charts[1], title, lines2, false);
   }
   showNumbers(message) {
     const number = (name) => {
@@ -1007,6 +1121,7 @@ var PanelView = class {
     if (typed !== void 0 && sampler.kind !== "typed") {
       const edit = () => {
         this.panel.sampler = { kind: "typed", ...typed };
+        delete this.panel.title;
         this.rebuild();
         this.update();
       };
@@ -1018,7 +1133,7 @@ var PanelView = class {
     const values = message.arrays?.values;
     if (values === void 0) return;
     for (const old of this.recipe.querySelectorAll("figure, pre")) old.remove();
-    const map = heatMap(values.data, values.shape[0] ?? 0, message.box, Number(message.largest), what, isSigned);
+    const map = heatMap(values.data, values.shape[0] ?? 0, message.box, Number(message.largest), Number(message.scale ?? message.largest), what, isSigned);
     this.recipe.append(map);
     if (message.kind === "complete") this.recipe.append(h("pre", {}, String(message.text)));
   }
@@ -1039,7 +1154,8 @@ var PanelView = class {
     return h("div", { class: "row", role: "group", "aria-label": "What is shown" }, ...buttons.map(([, element]) => element));
   }
   show(view) {
-    this.view = view;
+    this.view = this.panel.view = view;
+    this.changed();
     for (const button of this.element.querySelectorAll("[data-view]")) {
       button.setAttribute("aria-pressed", String(button.dataset.view === view));
     }
@@ -1114,6 +1230,7 @@ function themed(button, chosen, choose) {
 
 // src/wire.ts
 function unpack(buffer) {
+  const arrived = performance.now();
   const length = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   const arrays = {};
@@ -1123,7 +1240,7 @@ function unpack(buffer) {
     arrays[name] = { shape, data: new Float32Array(buffer, start, size) };
     start += 4 * size;
   }
-  return { ...header, arrays };
+  return { ...header, arrays, arrived };
 }
 var Wire = class {
   constructor(received, opened, lost) {
@@ -1149,7 +1266,7 @@ var Wire = class {
     });
     socket.addEventListener("message", (event) => {
       const data = event.data;
-      this.received(data instanceof ArrayBuffer ? unpack(data) : JSON.parse(String(data)));
+      this.received(data instanceof ArrayBuffer ? unpack(data) : { ...JSON.parse(String(data)), arrived: performance.now() });
     });
     socket.addEventListener("close", () => {
       this.lost();
@@ -1176,10 +1293,7 @@ var wire = new Wire(
     isConnected = true;
     connection.textContent = "connected to this machine";
     connection.classList.remove("lost");
-    for (const view of views) {
-      view.restart();
-      view.check();
-    }
+    for (const view of views) view.begin();
   },
   () => {
     isConnected = false;
@@ -1220,16 +1334,15 @@ function updateAll() {
 function targetCard() {
   const titles = Object.entries(catalogue.targets).map(([key, row]) => [key, row.title]);
   const typed = state.target.formula;
-  const input = h("input", {
-    type: "text",
-    value: typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "",
-    spellcheck: "false",
-    autocapitalize: "off",
-    autocomplete: "off"
+  const input = formulaField(typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "", (text) => {
+    state.target = { formula: text };
+    chosen.value = "";
+    clear();
+    updateAll();
   });
   const chosen = menu([...titles, ["", "typed in below"]], typed === void 0 ? state.target.name ?? "valley" : "", (name) => {
     state.target = name === "" ? { formula: input.value } : { name };
-    if (name !== "") input.value = catalogue.targets[name]?.formula ?? "";
+    if (name !== "") setFormula(input, catalogue.targets[name]?.formula ?? "");
     clear();
     updateAll();
   });
@@ -1239,12 +1352,6 @@ function targetCard() {
     const error = document.getElementById(`${input.id}-error`);
     if (error !== null) error.textContent = "";
   };
-  input.addEventListener("change", () => {
-    state.target = { formula: input.value };
-    chosen.value = "";
-    clear();
-    updateAll();
-  });
   document.addEventListener("targeterror", (event) => {
     input.setAttribute("aria-invalid", "true");
     const error = document.getElementById(`${input.id}-error`);
@@ -1289,16 +1396,17 @@ function runCard() {
   );
 }
 function storyCard() {
-  const text = h("p", { class: "story" });
+  const text = h("div", { class: "story" });
   const titles = catalogue.stories.map((story, k) => [String(k), story.title]);
   const chosen = menu([["", "choose one"], ...titles], "", (value) => {
     const story = catalogue.stories[Number(value)];
     if (value === "" || story === void 0) return;
-    text.textContent = story.text;
+    text.replaceChildren(h("h3", {}, story.title), h("p", {}, story.text));
     state.target = story.designs[0]?.target ?? state.target;
     state.panels = story.designs.map((design) => {
-      const { sampler, metric, gamma, drag, metropolis, settings } = design;
-      const given = Object.entries({ sampler, metric, gamma, drag, metropolis, settings }).filter(([, part]) => part !== void 0);
+      const { title, sampler, metric, gamma, drag, metropolis, settings } = design;
+      const parts = { title, sampler, metric, gamma, drag, metropolis, settings };
+      const given = Object.entries(parts).filter(([, part]) => part !== void 0);
       return newPanel(structuredClone(Object.fromEntries(given)));
     });
     rebuild([text, chosen.value]);
@@ -1311,7 +1419,7 @@ function rebuild(story) {
   if (story !== void 0) {
     const [text, value] = story;
     const last = cards[2];
-    last.querySelector(".story").textContent = text.textContent;
+    last.querySelector(".story").replaceWith(text);
     last.querySelector("select").value = value;
   }
   side.replaceChildren(...cards);
@@ -1328,10 +1436,7 @@ function rebuild(story) {
   applyTheme();
   for (const view of views) view.run(isRunning);
   if (isConnected) {
-    for (const view of views) {
-      view.restart();
-      view.check();
-    }
+    for (const view of views) view.begin();
   }
 }
 window.addEventListener("hashchange", () => {
