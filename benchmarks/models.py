@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from scipy import ndimage
 from sklearn import datasets
 
 import fokker as fk
@@ -70,6 +71,27 @@ def made(seed: int) -> Rows:
     )
 
 
+def images(seed: int) -> Rows:
+    """12 × 12 pixels made here: ten patterns in pairs that are alike, each bent, moved, dimmed and noisy."""
+    side, number = 12, 2000
+    patterns = np.random.default_rng(0)  # the same classes for every seed
+    smooth = ndimage.gaussian_filter(patterns.normal(size=(10, 2 * side, 2 * side)), (0, 2, 2))
+    smooth /= smooth.std((1, 2), keepdims=True)
+    smooth[1::2] = smooth[0::2] + 0.6 * smooth[1::2]
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 10, number)
+    places = np.indices((side, side)) + side / 2 - 0.5
+    bends = ndimage.gaussian_filter(rng.normal(size=(number, 2, side, side)), (0, 0, 2, 2)) * 5
+    moves = 0.7 * rng.normal(size=(number, 2, 1, 1))
+    X = np.stack(
+        [ndimage.map_coordinates(smooth[k], places + b + m, order=1, mode="nearest")
+         for k, b, m in zip(y, bends, moves, strict=True)]
+    )  # fmt: skip
+    X = np.clip(X + 0.5, 0, 2) * rng.uniform(0.6, 1.4, (number, 1, 1)) + 0.2 * rng.normal(size=X.shape)
+    X = X.reshape(number, -1)
+    return (X - X.mean()) / X.std(), y
+
+
 def diabetes(seed: int) -> Rows:
     """Progression of a disease after a year, by ten measurements."""
     X, y = datasets.load_diabetes(return_X_y=True)
@@ -89,10 +111,11 @@ def waves(seed: int) -> Rows:
 
 
 CLASSES: dict[str, Callable[[int], Rows]] = {
-    "digits": digits, "cancer": cancer, "wine": wine, "iris": iris, "moons": moons, "made": made
+    "digits": digits, "cancer": cancer, "wine": wine, "iris": iris, "moons": moons, "made": made,
+    "images": images,
 }  # fmt: skip
 REGRESSIONS: dict[str, Callable[[int], Rows]] = {"diabetes": diabetes, "friedman": friedman, "waves": waves}
-HIDDEN = {"digits": 100}
+HIDDEN = {"digits": 100, "images": 100}
 
 
 def split(X: np.ndarray, y: np.ndarray, seed: int) -> list[Rows]:
