@@ -1,10 +1,10 @@
-"""The stories of the studio as a page of the site: recorded runs, kept until what they are made of changes."""
+"""The stories of the studio on the site: recorded runs, kept until what they are made of changes."""
 
 import hashlib
 from importlib import resources
 from pathlib import Path
 
-# What the recorded draws, verdicts and the page itself come from; other changes of the library leave it as it is.
+# What the draws, verdicts and the page come from; other changes of the library leave it as it is.
 _PARTS = ("fokker.studio", "fokker.report", "fokker.checker", "fokker.dynamics", "fokker.integrators")
 
 

@@ -238,9 +238,7 @@ def test_modules_of_every_framework_and_their_prior(model, last):
     scales = jax.tree.leaves(
         prior_scales("fan-in", network.first_start, network.output_axis, lambda: is_last)
     )
-    # 1 for the last layer and for vectors, √(8/m) for the other weights.
+    # 1 for vectors, 2 for the last layer, √(2/m) for the other weights.
     for scale, leaf, one in zip(scales, jax.tree.leaves(network.first_start), is_last, strict=True):
-        is_one = one or leaf.ndim < 2
-        assert scale == pytest.approx(
-            1.0 if is_one else (8 * leaf.shape[network.output_axis] / leaf.size) ** 0.5
-        )
+        weight = 2.0 if one else (2 * leaf.shape[network.output_axis] / leaf.size) ** 0.5
+        assert scale == pytest.approx(1.0 if leaf.ndim < 2 else weight)

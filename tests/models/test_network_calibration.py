@@ -260,8 +260,8 @@ def ranked_by_hand(weights, y):
     log_p = logits - np.logaddexp(logits[..., :1], logits[..., 1:])
     total = log_p[..., np.arange(len(X)), y].sum(-1)
     first, last = weights
-    square = (first["weight"] ** 2).sum((-2, -1)) / 8  # s² = 8/m with m = 1 input
-    square = square + (first["bias"] ** 2).sum(-1) + (last["weight"] ** 2).sum((-2, -1))
+    square = (first["weight"] ** 2).sum((-2, -1)) / 2  # s² = 2/m with m = 1 input
+    square = square + (first["bias"] ** 2).sum(-1) + (last["weight"] ** 2).sum((-2, -1)) / 4
     return np.concatenate([odds, np.stack([total, square + (last["bias"] ** 2).sum(-1)], -1)], -1)
 
 
@@ -275,8 +275,8 @@ def fitted_p_values(prior_factor, replications=256):
     for number in range(replications):
         draw = lambda scale, *shape: prior_factor * scale * generator.normal(size=shape)  # noqa: E731
         truth = [
-            {"weight": draw(8**0.5, 1, 2), "bias": draw(1.0, 2)},
-            {"weight": draw(1.0, 2, 2), "bias": draw(1.0, 2)},
+            {"weight": draw(2**0.5, 1, 2), "bias": draw(1.0, 2)},
+            {"weight": draw(2.0, 2, 2), "bias": draw(1.0, 2)},
         ]
         odds = np.diff(layers(truth, X))[:, 0]
         y = (generator.uniform(size=len(X)) < 1 / (1 + np.exp(-odds))).astype(int)

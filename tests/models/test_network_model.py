@@ -21,6 +21,7 @@ from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.models.estimator import NotFittedError, remember_columns
 from fokker.models.network import estimator as network_estimator
 from fokker.models.network import metrics
+from fokker.models.network.calibration import chosen_calibration
 from fokker.models.network.networks import check_outputs, functional, paths
 from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive
@@ -38,6 +39,7 @@ QUICK = {
     "warm_start_passes": 10,
     "burn_in_passes": 1,
     "draws": 10,
+    "calibration": 0,
     "progress": False,
 }
 
@@ -108,12 +110,12 @@ def test_networks_of_every_framework_are_functions_of_their_weights(kind):
     model, params, last = MODELS[kind]
     network = functional(model, params, "relu", X[0], 2, KEYS)
     weights = jax.tree.map(lambda x: x[0], network.starts)
-    # The outputs of rows, and a scale for every leaf: √(8/m), 1 for biases, 1 for the last layer.
+    # The outputs of rows, and a scale for every leaf: √(2/m), and 1 for biases.
     assert jax.vmap(lambda x: network.apply(weights, x))(X).shape == (60, 2)
     scales = jax.tree.leaves(prior_scales("fan-in", weights, network.output_axis))
     for leaf, scale in zip(jax.tree.leaves(weights), scales, strict=True):
         m = leaf.size // leaf.shape[network.output_axis]
-        assert scale == pytest.approx(1.0 if leaf.ndim == 1 else (8 / m) ** 0.5)
+        assert scale == pytest.approx(1.0 if leaf.ndim == 1 else (2 / m) ** 0.5)
     names = paths(weights)
     chosen = jax.tree.leaves(sampled_leaves("last", weights, lambda: network.last_layer(X[0])))
     assert [name for name, one in zip(names, chosen, strict=True) if one] == [
@@ -610,18 +612,24 @@ def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):
 # Calibration -----------------------------------------------------------------------------------------------
 
 
-def test_the_exponent_is_that_which_labels_were_drawn_with():
-    # 4000 labels: the standard error of log β is about 0.03.
+def test_calibration_is_that_which_labels_were_drawn_with():
+    # 4000 labels; a larger power with more noise can be almost as likely.
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), 4000)
-    for exponent in (0.5, 2.0):
-        q = metrics.sharpened(p, exponent)
+    for true in (metrics.Calibration(0.5, 0.0), metrics.Calibration(2.0, 0.0), metrics.Calibration(2.0, 0.2)):
+        q = true.of(p)
         np.testing.assert_allclose(q.sum(1), 1)
         np.testing.assert_array_equal(q.argmax(1), p.argmax(1))
         labels = (rng.uniform(size=(4000, 1)) > np.cumsum(q, 1)).sum(1)
-        assert metrics.fitted_exponent(p, labels) == pytest.approx(exponent, rel=0.15)
-    # A single row moves it little, where it would be infinite without a prior.
-    assert 1 < metrics.fitted_exponent(np.array([[0.9, 0.1]]), np.array([0])) < 2
+        fitted = metrics.fitted_calibration(p, labels)
+        assert np.mean(np.abs(fitted.of(p) - q)) < 0.015
+        assert fitted.sharpness == pytest.approx(true.sharpness, rel=0.2)
+        assert fitted.label_noise == pytest.approx(true.label_noise, abs=0.07)
+    np.testing.assert_allclose(metrics.Calibration().of(p), p)
+    # A single row moves it little, where the power would be infinite without a prior.
+    fitted = metrics.fitted_calibration(np.array([[0.9, 0.1]]), np.array([0]))
+    assert 1 < fitted.sharpness < 2
+    assert fitted.label_noise < 0.05
 
 
 def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_path):
@@ -635,14 +643,14 @@ def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_p
     # Weights of a narrow prior are too unsure of a boundary that is sharp.
     assert net.sharpness_ > 1.5
     raw = copy.copy(net)
-    raw.sharpness_ = 1.0
-    np.testing.assert_allclose(
-        net.predict_proba(X), metrics.sharpened(raw.predict_proba(X), net.sharpness_), rtol=1e-6
-    )
+    raw.sharpness_, raw.label_noise_ = 1.0, 0.0
+    calibration = metrics.Calibration(net.sharpness_, net.label_noise_)
+    np.testing.assert_allclose(net.predict_proba(X), calibration.of(raw.predict_proba(X)), rtol=1e-6)
     assert net.evaluate(X, y).negative_log_likelihood < raw.evaluate(X, y).negative_log_likelihood
     net.report(tmp_path / "net.html", X, y)
     page = (tmp_path / "net.html").read_text(encoding="utf-8")
     assert f"to the power {net.sharpness_:.3g} (sharpness_)" in page
+    assert f"share {net.label_noise_:.3g} of labels" in page
     # Of the same probabilities as the percentages beside them.
     assert f"<td>{metrics.entropy(net.predict_proba(X)).max():.3f}</td>" in page
     assert "Single weights are not judged" in page
@@ -662,45 +670,64 @@ def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)).astype(np.float32)
     y = np.where(X[:, 0] > 0, "right", "left")
-    quick = {"passes": 4, "burn_in_passes": 2, "warm_start_passes": 2, "draws": 4, "progress": False}
-    predicted, fitted, exponents = [], [], []
-    proba, exponent = fk.models.Network.predict_proba, metrics.fitted_exponent
+    quick = {"passes": 40, "burn_in_passes": 20, "warm_start_passes": 200, "draws": 4, "progress": False}
+    predicted, fitted, calibrated = [], [], []
+    proba, calibration = fk.models.Network.predict_proba, metrics.fitted_calibration
 
     def predict_proba(self, rows):
         predicted.append({tuple(row) for row in rows})
         fitted.append({tuple(row) for row in self._data["x"]})
         return proba(self, rows)
 
-    def fitted_exponent(probabilities, labels):
-        exponents.append((probabilities, labels))
-        return exponent(probabilities, labels)
+    def fitted_calibration(probabilities, labels):
+        calibrated.append((probabilities, labels))
+        return calibration(probabilities, labels)
 
     monkeypatch.setattr(fk.models.Network, "predict_proba", predict_proba)
-    monkeypatch.setattr("fokker.models.network.calibration.fitted_exponent", fitted_exponent)
+    monkeypatch.setattr("fokker.models.network.calibration.fitted_calibration", fitted_calibration)
     net = fk.models.Network([3], prior=0.3, calibration=3, **quick).fit(X, y)
     rows = {tuple(row) for row in X}
     assert [len(fold) for fold in predicted] == [20, 20, 20]
     assert set.union(*predicted) == rows
     assert all(one == rows - fold for one, fold in zip(fitted, predicted, strict=True))
     # In the order of the rows: a narrow prior is unsure, and right more often than not.
-    ((probabilities, labels),) = exponents
+    ((probabilities, labels),) = calibrated
     assert np.mean(probabilities.argmax(1) == (y == "right")) > 0.8
     np.testing.assert_array_equal(labels, (y == "right").astype(int))
-    assert net.sharpness_ == exponent(probabilities, labels) > 1.5
+    assert (net.sharpness_, net.label_noise_) == calibration(probabilities, labels)
+    assert net.sharpness_ > 1.5
     assert len(net._data["x"]) == 60  # the draws are of all rows
     # What is said of the columns is said once, not for every fold.
     with pytest.warns(UserWarning, match="StandardScaler") as warned:
         fk.models.Network([3], prior=0.3, calibration=2, learning_rate=1e-4, **quick).fit(50 * X, y)
     assert len(warned) == 1
-    # None is none.
-    assert fk.models.Network([3], calibration=None, **quick).fit(X, y).sharpness_ == 1
+    # By default no more folds are left out than are needed to predict enough rows.
+    monkeypatch.setattr("fokker.models.network.calibration._ENOUGH", 20)
+    predicted.clear()
+    assert fk.models.Network([3], prior=0.3, **quick).fit(X, y).sharpness_ > 1
+    assert [len(fold) for fold in predicted] == [12, 12]
+
+
+def test_folds_are_the_default_where_a_fit_to_fewer_rows_knows_no_others():
+    module = eqx.nn.MLP(3, 2, 4, 1, key=KEYS[0])
+    assert chosen_calibration(fk.models.Network([3]), 50) == 5
+    assert chosen_calibration(fk.models.Network(Linen()), 50) == 5
+    assert chosen_calibration(fk.models.Network([3], calibration=0.1), 50) == 0.1
+    for net, rows in (
+        (fk.models.Network([3]), 49),
+        (fk.models.Network([3], calibration=0), 50),
+        (fk.models.Network([3], likelihood="gaussian"), 50),
+        (fk.models.Network(module), 50),
+        (fk.models.Network([3], params=[1]), 50),
+    ):
+        assert chosen_calibration(net, rows) == 0
 
 
 def test_an_interrupted_calibration_keeps_the_draws(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fokker.models.network.calibration.exponent_by_folds", interrupted)
+    monkeypatch.setattr("fokker.models.network.calibration.calibrated_by_folds", interrupted)
     X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
     quick = {"passes": 4, "burn_in_passes": 2, "warm_start_passes": 2, "draws": 4, "progress": False}
     with pytest.warns(UserWarning, match="the fits of the calibration were interrupted"):
@@ -711,10 +738,10 @@ def test_an_interrupted_calibration_keeps_the_draws(monkeypatch):
 
 def test_small_sets_are_seen_as_a_whole_and_large_ones_by_minibatches():
     rng = np.random.default_rng(0)
-    quick = {"passes": 1, "burn_in_passes": 0, "warm_start_passes": 0, "draws": 2, "progress": False}
+    quick = {"passes": 1, "burn_in_passes": 0, "warm_start_passes": 0, "draws": 2, "calibration": 0}
     for rows, given, batch_size in ((500, None, None), (501, None, 100), (60, 20, 20)):
         X = rng.normal(size=(rows, 1)).astype(np.float32)
-        net = fk.models.Network([2], batch_size=given, **quick).fit(X, X[:, 0] > 0)
+        net = fk.models.Network([2], batch_size=given, progress=False, **quick).fit(X, X[:, 0] > 0)
         assert net.trace_.settings["batch_size"] == batch_size
 
 

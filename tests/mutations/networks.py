@@ -138,10 +138,10 @@ MUTATIONS = [
     ),
     Mutation(
         "models/network/metrics.py",
-        "return len(labels) * negative_log_likelihood(powers, labels) + log_exponent**2 / 2",
-        "return negative_log_likelihood(powers, labels) + log_exponent**2 / 2",
-        "the prior of the exponent counts as much as all rows",
-        ("network_model::the_exponent_is_that_which_labels_were_drawn_with",),
+        "return len(labels) * negative_log_likelihood(calibration(x).of(probabilities), labels) + prior",
+        "return negative_log_likelihood(calibration(x).of(probabilities), labels) + prior",
+        "the prior of the calibration counts as much as all rows",
+        ("network_model::calibration_is_that_which_labels_were_drawn_with",),
     ),
     Mutation(
         "models/network/calibration.py",

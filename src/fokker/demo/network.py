@@ -58,11 +58,14 @@ def run(out: Path, seed: int, console: Console) -> None:
     generator = np.random.default_rng(seed)
     console.print("[bold]A posterior over the weights of a network[/bold], by SGNHT with minibatches\n")
     X, y = moons(MOONS, generator)
-    plane = Network([32], prior=2.0, activation="tanh", batch_size=50, draws=60, random_state=seed).fit(X, y)
+    plane = Network(
+        [32], prior=2.0, activation="tanh", batch_size=50, draws=60, calibration=0, random_state=seed
+    )
+    plane.fit(X, y)
     training, labels = glyphs(_INSIDE, GLYPHS, generator)
     test, test_labels = glyphs(_INSIDE, HELD_OUT, generator)
     other, _ = glyphs(_OUTSIDE, HELD_OUT, generator)
-    pictures = Network([30], batch_size=50, random_state=seed).fit(training, labels)
+    pictures = Network([30], batch_size=50, calibration=0, random_state=seed).fit(training, labels)
     console.print(str(pictures.evaluate(test, test_labels)), markup=False)
     console.print(
         f"other shapes are recognised by entropy with AUROC {pictures.out_of_distribution(test, other):.3f}, "

@@ -1,8 +1,9 @@
 """How certain a network should be, by rows that a fit has not seen.
 
 The average over draws can be less certain than it is right, as on labels without noise, or more certain, as
-after too wide a prior. `fitted_exponent` finds the power of the probabilities that is most likely for
-labels which they have not seen: those of a share that is left out of the fit, or of all rows by folds.
+on labels of which some are at random. `fitted_calibration` finds the power of the probabilities and the share
+at random that are most likely for labels which they have not seen: those of a share that is left out of the
+fit, or of rows by folds.
 """
 
 import warnings
@@ -12,18 +13,21 @@ import numpy as np
 
 from fokker.models.checks import is_number
 from fokker.models.network.inputs import LARGE
-from fokker.models.network.metrics import fitted_exponent
+from fokker.models.network.metrics import Calibration, fitted_calibration
+from fokker.models.network.networks import is_fresh
 
 if TYPE_CHECKING:
     from fokker.models.network.estimator import Network
 
-# A fit without a fold has one chain and these shares of the steps and draws of each chain of the main fit.
-# Its start takes as many steps: the power depends on how well the rows are fitted.
-_SHARE_OF_BURN_IN, _SHARE_OF_STEPS, _DRAWS = 0.5, 0.25, 25
+# Without a number of folds: so many, from so many rows on, of which fits leave out no more than are needed to
+# predict so many rows.
+_FOLDS, _LEAST_ROWS, _ENOUGH = 5, 50, 400
+# A fit without a fold has one chain, and this share of the steps and draws of a chain of the main fit.
+_SHARE = 0.5
 
 
 def check_calibration(value: object) -> None:
-    """Raise unless it is a share, a number of folds, or 0 or None for neither."""
+    """Raise unless it is a share, a number of folds, 0 for neither, or None to choose."""
     if value is None:
         return
     if is_number(value) and (0 <= value < 1 or (value >= 2 and value == int(value))):
@@ -32,6 +36,17 @@ def check_calibration(value: object) -> None:
         "calibration must be 0, a share of the rows below 1 such as 0.1, or a whole number of folds from 2 "
         f"such as 5; {value!r} was given."
     )
+
+
+def chosen_calibration(net: "Network", rows: int) -> float | int:
+    """`calibration` where it is not given: folds for classes, unless a fit to fewer rows could know them.
+
+    Given weights may have been trained on all rows, also on those of a fold.
+    """
+    if net.calibration is not None:
+        return net.calibration
+    is_split = net.likelihood == "categorical" and rows >= _LEAST_ROWS and is_fresh(net.model, net.params)
+    return _FOLDS if is_split else 0
 
 
 def held_out(
@@ -48,47 +63,57 @@ def held_out(
     return rows[rest], targets[rest], (rows[out], targets[out])
 
 
-def calibrated_exponent(net: "Network") -> float:
-    """The power of the probabilities of a network that has its draws; 1 without calibration."""
+def calibrated(net: "Network") -> Calibration:
+    """The calibration of a network that has its draws."""
     if net._held_out is not None:
         rows, labels = net._held_out
-        net.sharpness_ = 1.0  # of an earlier fit
-        return fitted_exponent(net.predict_proba(rows), labels)
-    if (net.calibration or 0) < 2 or net.stopped_ is not None:
-        return 1.0
+        net.sharpness_, net.label_noise_ = Calibration()  # of an earlier fit
+        return fitted_calibration(net.predict_proba(rows), labels)
+    folds = int(chosen_calibration(net, len(net._data["x"])))
+    if folds < 2 or net.stopped_ is not None:
+        return Calibration()
     try:
-        return exponent_by_folds(net, net._data["x"], net._data["y"])
+        return calibrated_by_folds(net, folds)
     except KeyboardInterrupt:  # nothing that was drawn is lost
         warnings.warn(
             "the fits of the calibration were interrupted: probabilities are those of the draws.",
             stacklevel=5,
         )
-        return 1.0
+        return Calibration()
 
 
-def exponent_by_folds(net: "Network", rows: np.ndarray, labels: np.ndarray) -> float:
-    """The power for all rows, each predicted by a short fit to the other folds."""
-    folds = int(net.calibration or 0)
+def calibrated_by_folds(net: "Network", folds: int) -> Calibration:
+    """By rows that are each predicted by one chain given the other folds."""
+    rows, labels = net._data["x"], net._data["y"]
     fold_of_row = np.random.default_rng(net._seed).permutation(len(rows)) % folds
+    # All folds have one learning rate and one number of rows, so that they share their compiled programs.
+    fewest = len(rows) - -(-len(rows) // folds)
+    rate = net.learning_rate
+    if rate is None and isinstance(net.sampler, str):
+        rate = net._step_settings().default_rate(net._posterior.curvature(rows))
     lengths = net._lengths(len(rows))
-    passes_per_step = lengths.batch_size / len(rows)
+    passes_per_step = min(1.0, lengths.batch_size / fewest)
     parameters = {
         **net.get_params(deep=False),
         "calibration": 0,
         "chains": 1,
-        "draws": _DRAWS,
+        "draws": max(1, round(_SHARE * net.draws)),
+        "learning_rate": rate,
         "batch_size": lengths.batch_size,
         "warm_start_passes": lengths.warm_start * passes_per_step,
-        "burn_in_passes": _SHARE_OF_BURN_IN * lengths.burn_in * passes_per_step,
-        "passes": _SHARE_OF_STEPS * lengths.thin * lengths.draws * passes_per_step,
+        "burn_in_passes": lengths.burn_in * passes_per_step,
+        "passes": _SHARE * lengths.thin * lengths.draws * passes_per_step,
     }
-    probabilities = np.empty((len(rows), len(net.classes_)))
+    probabilities = np.full((len(rows), len(net.classes_)), np.nan)
     for fold in range(folds):
-        seed = (net._seed + 1 + fold) % 2**32
-        rest = fold_of_row != fold
-        without = type(net)(**{**parameters, "random_state": seed})
+        out = fold_of_row == fold
+        rest = np.flatnonzero(~out)[:fewest]
+        without = type(net)(**{**parameters, "random_state": (net._seed + 1 + fold) % 2**32})
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", LARGE)  # of all rows, which was said already
             without._fit(rows[rest], net.classes_[labels[rest]], net.classes_)
-        probabilities[~rest] = without.predict_proba(rows[~rest])
-    return fitted_exponent(probabilities, labels)
+        probabilities[out] = without.predict_proba(rows[out])
+        predicted = ~np.isnan(probabilities[:, 0])
+        if net.calibration is None and np.sum(predicted) >= _ENOUGH:
+            break
+    return fitted_calibration(probabilities[predicted], labels[predicted])

@@ -24,14 +24,14 @@ from fokker.models.estimator import (
     split_labels,
 )
 from fokker.models.network import inputs
-from fokker.models.network.calibration import calibrated_exponent, check_calibration, held_out
+from fokker.models.network.calibration import calibrated, check_calibration, held_out
 from fokker.models.network.networks import (
     check_draws,
     check_outputs,
     functional,
     is_sizes,
+    perceptron_shapes,
     perceptron_sizes,
-    perceptron_start,
 )
 from fokker.models.network.posterior import Prior, Sampled, check_likelihood, prior_scales, sampled_leaves
 from fokker.models.network.predictor import Predictor
@@ -66,9 +66,9 @@ class Network(Predictor):
     regression the network sees y shifted and scaled to mean 0 and standard deviation 1. Scale the columns of
     X likewise before.
 
-    `prior`: the standard deviations s_l: a number; "fan-in", √(8/m) for weights with m inputs and 1 for
-    biases and for the last layer of a classifier; or a mapping from parts of a parameter's path to these, as
-    in {"layers.0": 0.1, "bias": 1.0}.
+    `prior`: the standard deviations s_l: a number; "fan-in", √(2/m) for weights with m inputs, 2 for those of
+    the last layer of a classifier and 1 for biases; or a mapping from parts of a parameter's path to these,
+    as in {"layers.0": 0.1, "bias": 1.0}.
 
     `sampler`: "sgnht", "sghmc", "sgld", "psgld", or one of `fk.samplers` with its own settings. For names,
     `learning_rate` (of the mean loss; None chooses it for X), `momentum` and `noise` make its step size and
@@ -82,10 +82,12 @@ class Network(Predictor):
     start left them: "all", "last" (the last layer, by what the output is computed from), parts of paths,
     or a function of the path.
 
-    `calibration`: a number of folds, such as 5, takes the probabilities of classes to the power `sharpness_`
-    that is most likely for the rows of each fold, predicted by a short fit to the others; the draws are those
-    given all rows. A share, such as 0.1, leaves so many rows out of the fit for this instead. `batch_size`:
-    rows per step; by default all of up to 500, without minibatch noise, and 100 of more.
+    `calibration`: a number of folds takes the probabilities of classes to the power `sharpness_`, with a
+    share `label_noise_` at random, as is most likely for the rows of each fold, predicted by one chain given
+    the others; the draws are those given all rows. By default 5 folds from 50 rows on, or as many of them as
+    predict 400 rows, unless weights are given to start from, which may have been trained on these rows; 0 is
+    none. A share, such as 0.1, leaves so many rows out of the fit for this instead.
+    `batch_size`: rows per step; by default all of up to 500, without minibatch noise, and 100 of more.
 
     After fitting: `trace_`, the run of `fk.sample`; `draws_`, all draws as a tree with a leading axis;
     `classes_`; `stopped_`, why a run ended early. `net.save(path)` writes a file, and `Network.load(path)`
@@ -99,6 +101,7 @@ class Network(Predictor):
         "input_shape_",
         "stopped_",
         "sharpness_",
+        "label_noise_",
         "_outputs",
         "_is_vector",
         "_targets_per_row",
@@ -127,7 +130,7 @@ class Network(Predictor):
     params: Any = None
     activation: str = "relu"
     sampled: Sampled = "all"
-    calibration: float | int | None = 0
+    calibration: float | int | None = None
     batch_size: int | None = None
     passes: float | None = None
     burn_in_passes: float | None = None
@@ -243,7 +246,7 @@ class Network(Predictor):
         if not selected.any():
             selected[-1] = True
         self.draws_ = jax.tree.map(lambda x: x[:, selected].reshape(-1, *x.shape[2:]), trace.draws)
-        self.sharpness_ = calibrated_exponent(self)
+        self.sharpness_, self.label_noise_ = calibrated(self)
         return self
 
     def _check_settings(self) -> None:
@@ -345,9 +348,7 @@ class Network(Predictor):
         # A row without memory of its own: what the file says of its shape is not known to be right yet.
         row = np.broadcast_to(np.float32(0), self.input_shape_)
         if is_sizes(self.model) and self.params is None:
-            sizes = perceptron_sizes(self.model, row, self._outputs)
-            shapes = jax.eval_shape(lambda key: perceptron_start(key, sizes), jax.random.key(0))
-            check_draws(shapes, arrays)
+            check_draws(perceptron_shapes(perceptron_sizes(self.model, row, self._outputs)), arrays)
         posterior = self._new_posterior(row, chains=1)
         network, self.draws_, self._fixed, self._chosen = restored_weights(posterior.network, arrays)
         self._posterior = replace(posterior, network=network)

@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 from scipy.stats import rankdata
 
 # A probability that has been rounded to zero counts as this, so that one row does not make the mean infinite.
@@ -77,24 +77,35 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, bi
     return reliability(probabilities, labels, bins).error
 
 
-def sharpened(probabilities: np.ndarray, exponent: float) -> np.ndarray:
-    """p^β, normalised: above 1 more certain, below 1 less, and the most probable class stays."""
-    logs = exponent * np.log(np.maximum(probabilities, _LEAST))
-    powers = np.exp(logs - logs.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
+class Calibration(NamedTuple):
+    """(1 - ε) p^β, normalised, + ε/K: the power `sharpness` β, and `label_noise` ε, a share at random."""
+
+    sharpness: float = 1.0
+    label_noise: float = 0.0
+
+    def of(self, probabilities: np.ndarray) -> np.ndarray:
+        """The calibrated probabilities; the most probable class stays."""
+        logs = self.sharpness * np.log(np.maximum(probabilities, _LEAST))
+        powers = np.exp(logs - logs.max(1, keepdims=True))
+        powers /= powers.sum(1, keepdims=True)
+        return powers + self.label_noise * (1 / powers.shape[1] - powers)
 
 
-def fitted_exponent(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """β of `sharpened` that is most likely for labels which the predictions have not seen (Guo et al. 2017).
+def fitted_calibration(probabilities: np.ndarray, labels: np.ndarray) -> Calibration:
+    """The `Calibration` that is most likely for labels which the predictions have not seen (Guo et al. 2017).
 
-    log β is standard normal a priori, so that a few rows change little.
+    A priori log β is N(0, 1) and the log odds of ε are N(-4, 4), so that a few rows change little. Without ε
+    a few labels at random would make all probabilities soft.
     """
 
-    def loss(log_exponent: float) -> float:
-        powers = sharpened(probabilities, math.exp(log_exponent))
-        return len(labels) * negative_log_likelihood(powers, labels) + log_exponent**2 / 2
+    def calibration(x: np.ndarray) -> Calibration:
+        return Calibration(math.exp(x[0]), 1 / (1 + math.exp(-x[1])))
 
-    return math.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
+    def loss(x: np.ndarray) -> float:
+        prior = x[0] ** 2 / 2 + (x[1] + 4) ** 2 / 8
+        return len(labels) * negative_log_likelihood(calibration(x).of(probabilities), labels) + prior
+
+    return calibration(minimize(loss, [0.0, -4.0], method="Nelder-Mead").x)
 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Networks of any framework as a function of their parameters and one row."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,13 +67,21 @@ def perceptron_sizes(hidden: Sequence[int], row: np.ndarray, outputs: int) -> li
     return [math.prod(row.shape), *(int(size) for size in hidden), outputs]
 
 
-def perceptron_start(key: Key[Array, ""], sizes: Sequence[int]) -> list[dict[str, Array]]:
-    """Weights N(0, 2/inputs) (He et al. 2015) and zero biases."""
-    keys = jax.random.split(key, len(sizes) - 1)
-    return [
-        {"weight": jax.random.normal(k, (m, n)) * math.sqrt(2 / m), "bias": jnp.zeros(n)}
-        for k, m, n in zip(keys, sizes[:-1], sizes[1:], strict=True)
-    ]
+def perceptron_shapes(sizes: Sequence[int]) -> list[dict[str, jax.ShapeDtypeStruct]]:
+    """The parameters without their memory."""
+    shape = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.result_type(float))  # noqa: E731
+    return [{"weight": shape(m, n), "bias": shape(n)} for m, n in itertools.pairwise(sizes)]
+
+
+def perceptron_start(seed: Sequence[int] | np.ndarray, sizes: Sequence[int]) -> list[dict[str, np.ndarray]]:
+    """Weights N(0, 2/inputs) (He et al. 2015) and zero biases; by NumPy, which compiles nothing."""
+    generator = np.random.default_rng(seed)
+
+    def start(x: jax.ShapeDtypeStruct) -> np.ndarray:
+        deviation = math.sqrt(2 / x.shape[0]) if len(x.shape) == 2 else 0.0
+        return generator.normal(0, deviation, x.shape).astype(x.dtype)
+
+    return jax.tree.map(start, perceptron_shapes(sizes))
 
 
 class _Equinox(Module):
@@ -112,8 +121,8 @@ def functional(
             )
         sizes = perceptron_sizes(model, row, outputs)
         if params is None:
-            starts = jax.vmap(lambda key: perceptron_start(key, sizes))(keys)
-            return Functional(Perceptron(activation), starts, -1)
+            starts = [perceptron_start(seed, sizes) for seed in np.asarray(jax.random.key_data(keys))]
+            return _with_starts(Perceptron(activation), starts, len(keys), -1)
         return _with_starts(Perceptron(activation), [as_arrays(params)], len(keys), -1)
     if _framework(model) == "linen":
         return _of_linen(model, params, row, keys)
@@ -138,6 +147,11 @@ def is_sizes(model: object) -> TypeGuard[Sequence[int]]:
     if all(isinstance(size, int | np.integer) and size >= 1 for size in model):
         return True
     raise ValueError(f"the sizes of hidden layers are whole numbers of at least 1; {model!r} was given.")
+
+
+def is_fresh(model: Any, params: Any) -> bool:
+    """Whether weights start at random: those of a module, or of `params`, may have been trained."""
+    return params is None and _framework(model) not in ("equinox", "nnx")
 
 
 def _built(build: Callable[[Any], Any], keys: Key[Array, " chains"]) -> list[Any]:
@@ -226,7 +240,8 @@ def _with_starts(apply: Apply, starts: list[PyTree[Array]], chains: int, output_
     if not jax.tree.leaves(starts[0]):
         raise ValueError("the network has no parameters, so that there is no posterior to sample.")
     together = starts if len(starts) == chains else starts * chains
-    return Functional(apply, jax.tree.map(lambda *xs: jnp.stack(xs), *together), output_axis)
+    stack = lambda *xs: (np if isinstance(xs[0], np.ndarray) else jnp).stack(xs)  # noqa: E731
+    return Functional(apply, jax.tree.map(stack, *together), output_axis)
 
 
 def numbered(tree: PyTree[Any]) -> dict[int, Array]:

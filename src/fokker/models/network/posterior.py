@@ -19,8 +19,8 @@ from fokker.models.checks import is_number
 from fokker.models.network.last_layer import UnknownLastLayerError
 from fokker.models.network.networks import Apply, paths
 
-# s_l² = FAN_IN/m for weights with m inputs. Twice the scale of initial weights, as trained ones are larger.
-FAN_IN = 8.0
+# s_l² = FAN_IN/m for weights with m inputs, and s_l for those of the last layer of a classifier.
+FAN_IN, LAST = 2.0, 2.0
 # Whether each leaf of the parameters belongs to the last layer: traced only where someone asks.
 LastLayer = Callable[[], list[bool]]
 # Standard deviations of the prior, and which parameters are sampled, as users give them.
@@ -36,10 +36,11 @@ def prior_scales(
 ) -> PyTree[float]:
     r"""The standard deviation s_l of the Gaussian prior of every leaf.
 
-    A number s: s for all. "fan-in": s_l = √(8/m) for a weight array with m inputs per output, twice the scale
-    at which a ReLU layer keeps the mean square of its inputs (He et al. 2015), and 1 for arrays of one axis,
-    the biases. The `last` layer, given for a classifier, has 1, so that it can be certain. A mapping: from a
-    part of the path of a leaf to one of these; the first that matches counts, and "fan-in" if none does.
+    A number s: s for all. "fan-in": s_l = √(2/m) for a weight array with m inputs per output, the scale at
+    which a ReLU layer keeps the mean square of its inputs (He et al. 2015), and 1 for arrays of one axis, the
+    biases. The weights of the `last` layer, given for a classifier, have 2, so that it can be certain. A
+    mapping: from a part of the path of a leaf to one of these; the first that matches counts, and "fan-in" if
+    none does.
     """
     leaves, structure = jax.tree.flatten(params)
     names = paths(params)
@@ -56,7 +57,7 @@ def prior_scales(
     ]
     is_last = _last_or_none(last, names) if last is not None and "fan-in" in scales else [False] * len(names)
     by_size = [
-        1.0 if is_in_last else _fan_in_scale(leaf.shape, output_axis)
+        _fan_in_scale(leaf.shape, output_axis, is_in_last)
         for leaf, is_in_last in zip(leaves, is_last, strict=True)
     ]
     return jax.tree.unflatten(
@@ -71,7 +72,7 @@ def _last_or_none(last: LastLayer, names: Sequence[str]) -> list[bool]:
     except UnknownLastLayerError as error:
         warnings.warn(
             f"the last layer of this network cannot be determined: {error}. Its weights have the same prior "
-            "as the others, √(8/inputs), and not 1 as in other classifiers: give prior as a mapping from its "
+            "as the others, √(2/inputs), and not 2 as in other classifiers: give prior as a mapping from its "
             f"path to a number. The paths are {', '.join(names)}.",
             stacklevel=5,
         )
@@ -88,10 +89,10 @@ def _check_scale(scale: object, pattern: str) -> None:
     )
 
 
-def _fan_in_scale(shape: tuple[int, ...], output_axis: int) -> float:
+def _fan_in_scale(shape: tuple[int, ...], output_axis: int, is_in_last: bool) -> float:
     if len(shape) < 2:
         return 1.0
-    return math.sqrt(FAN_IN * shape[output_axis] / math.prod(shape))
+    return LAST if is_in_last else math.sqrt(FAN_IN * shape[output_axis] / math.prod(shape))
 
 
 def sampled_leaves(sampled: Sampled, params: PyTree[Array], last: LastLayer) -> PyTree[bool]:

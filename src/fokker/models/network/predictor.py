@@ -19,7 +19,7 @@ from fokker.models.network.evaluation import (
     evaluate_classes,
     evaluate_targets,
 )
-from fokker.models.network.metrics import auroc, entropy, reliability, sharpened
+from fokker.models.network.metrics import Calibration, auroc, entropy, reliability
 from fokker.models.network.predict import Predictive, by_rows
 from fokker.models.network.training import NetworkPosterior
 
@@ -32,6 +32,7 @@ class Predictor(Estimator):
     classes_: np.ndarray
     # Of files without calibration.
     sharpness_: float = 1.0
+    label_noise_: float = 0.0
     input_shape_: tuple[int, ...]
     _posterior: NetworkPosterior
     _fixed: PyTree[Array]
@@ -64,17 +65,15 @@ class Predictor(Estimator):
             X: rows like those of `fit`.
 
         Returns:
-            One row per row of X, columns in the order of `classes_`; with `calibration` to the power of
-            `sharpness_`, and normalised.
+            One row per row of X, columns in the order of `classes_`; after `calibration`
+            to the power of `sharpness_`, normalised, and with a share `label_noise_` at random.
         """
         self._needs("categorical", "predict_proba")
         rows, parts = self._outputs_by_rows(X)
         probabilities = np.empty((rows, len(self.classes_)))
         for place, values in parts:
             probabilities[place] = values.mean(0, dtype=float)
-        if self.sharpness_ == 1:
-            return probabilities / probabilities.sum(1, keepdims=True)
-        return sharpened(probabilities, self.sharpness_)
+        return Calibration(self.sharpness_, self.label_noise_).of(probabilities)
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """The most probable classes; in a regression E[y | x].

@@ -165,8 +165,9 @@ def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | 
     power, before = "", ""
     if net.sharpness_ != 1:
         power = (
-            f" The probabilities of the draws are taken to the power {net.sharpness_:.3g} (sharpness_), "
-            "which calibration found."
+            f" The probabilities of the draws are taken to the power {net.sharpness_:.3g} (sharpness_), and "
+            f"a share {net.label_noise_:.3g} of labels is taken to be at random (label_noise_), as "
+            "calibration found."
         )
         before = " Both are of the draws, before calibration."
     return [
