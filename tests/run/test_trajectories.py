@@ -944,13 +944,15 @@ def test_windows_are_the_steps():
         plan = windows(steps)
         assert sum(length for length, _ in plan) == steps
         assert all(length > 0 for length, _ in plan[:-1])
-        assert not plan[-1][1]
-        learned = [length for length, learns in plan if learns]
+        assert not plan[-1].scale
+        learned = [window.length for window in plan if window.scale == "draws"]
+        early = [window.length for window in plan if window.scale == "gradients"]
         assert bool(learned) == (steps >= 20)
+        assert [window.scale for window in plan[: len(early)]] == ["gradients"] * len(early)
         assert learned == sorted(learned)
         if steps >= 100:
             assert min(learned) >= 25
-            assert not plan[0][1]
+            assert 15 <= sum(early) <= 75
             # They double; the last takes what would be too little for one more.
             assert learned[:-1] == [25 * 2**k for k in range(len(learned) - 1)]
             assert learned[-1] >= 25 * 2 ** (len(learned) - 1)
@@ -1174,10 +1176,10 @@ def test_what_is_wrong_is_said(name):
 def test_a_warm_up_that_only_diverges_is_no_start(monkeypatch):
     from fokker.run import warmup
 
-    stats = {"is_divergent": np.ones((2, 5), bool)}
+    draws, stats = np.ones((2, 5, 2)), {"is_divergent": np.ones((2, 5), bool)}
     monkeypatch.setattr(warmup._Chains, "find_first_step", lambda self: None)
-    monkeypatch.setattr(warmup._Chains, "learn_scale", lambda self, draws: None)
-    monkeypatch.setattr(warmup._Chains, "window", lambda self, length: (np.ones((2, 5, 2)), stats))
+    monkeypatch.setattr(warmup._Chains, "learn_scale", lambda self, window, out: None)
+    monkeypatch.setattr(warmup._Chains, "window", lambda self, length: {"position": draws, **stats})
     with pytest.raises(ValueError, match=r"every step of the last part of warm-up diverged.*fk\.constrain"):
         run()
 
@@ -1274,16 +1276,64 @@ def test_dual_averaging_is_that_of_the_paper(x64):
         np.testing.assert_allclose([search.log_step, search.log_average], [log_step, average], rtol=1e-9)
 
 
-@pytest.mark.parametrize(("rate", "factor"), [(0.7, 0.811), (0.9, 1.25), (0.05, 0.5)])
-def test_the_last_step_size_is_put_right(rate, factor, monkeypatch):
-    """s = -2Φ⁻¹(rate/2) goes with ε²: at 0.7 in place of 0.8 it is too long by √(0.385/0.253)."""
+def settling(rate, monkeypatch, **stats):
+    """Two chains with step sizes of geometric mean 1, accepted at a rate that does not depend on them."""
     chains = object.__new__(warmup._Chains)
     chains.step_sizes, chains.states, chains.taken = jnp.array([0.5, 2.0]), None, 0
-    chains.sampler, chains.stage = samplers.nuts(1.0), computed
-    rates = {"acceptance_rate": np.full((2, 5), rate)}
-    monkeypatch.setattr(chains, "advance", lambda *a: (Chain(None, None, None, None), rates), raising=False)
+    chains.sampler, chains.stage, chains.capacity = samplers.nuts(1.0), computed, 500
+    out = {"acceptance_rate": np.full((2, 5), rate), **stats}
+    monkeypatch.setattr(chains, "advance", lambda *a: (Chain(None, None, None, None), out), raising=False)
+    return chains
+
+
+@pytest.mark.parametrize(("rate", "factor"), [(0.7, 0.811), (0.85, 1.157), (0.95, 1.25), (0.05, 0.5)])
+def test_the_last_step_size_is_put_right(rate, factor, monkeypatch):
+    """s = -2Φ⁻¹(rate/2) goes with ε²: at 0.7 in place of 0.8 it is too long by √(0.385/0.253)."""
+    chains = settling(rate, monkeypatch)
     chains.settle(5)
     np.testing.assert_allclose(chains.step_sizes, factor, rtol=0.01)
+
+
+def test_a_step_size_is_corrected_as_often_as_steps_double_with_earlier_measurements_at_half(monkeypatch):
+    """25 + 50 + 100 steps: shares of 1, 50/(12.5 + 50) and 100/(31.25 + 100) of what each would change."""
+    chains = settling(0.7, monkeypatch)
+    chains.settle(175)
+    assert chains.taken == 175
+    change = np.log(0.253 / 0.385) / chains.sampler.error_order
+    shares = 1 + 50 / 62.5 + 100 / 131.25
+    np.testing.assert_allclose(chains.step_sizes, np.exp(change * shares), rtol=0.01)
+    # The last steps continue from there, and stay below what the search found by the largest factor.
+    chains = settling(0.99, monkeypatch)
+    chains.settle(175)
+    chains.settle(50)
+    np.testing.assert_allclose(chains.step_sizes, 1.25, rtol=1e-5)
+
+
+def test_no_step_size_grows_where_steps_diverge(monkeypatch):
+    chains = settling(0.95, monkeypatch, is_divergent=np.eye(2, 5, dtype=bool))
+    chains.settle(50)
+    np.testing.assert_allclose(chains.step_sizes, 1.0, rtol=1e-6)
+
+
+def test_an_early_scale_is_that_of_theta_whatever_scale_it_was_learned_in(monkeypatch):
+    """Gradients are recorded in coordinates of the scale before, and those of θ are wanted."""
+    chains, sigma = settling(0.8, monkeypatch), np.array([0.1, 20.0])
+    chains.kind, chains.deviations = "diagonal", np.array([3.0, 0.5])
+    monkeypatch.setattr(chains, "scale_early", lambda deviations: scales.append(deviations), raising=False)
+    monkeypatch.setattr(chains, "find_first_step", lambda: None, raising=False)
+    draws, scales = np.linspace(-1, 1, 12).reshape(1, 6, 2), []
+    out = {"position": draws, "gradient": chains.deviations * draws / sigma**2}
+    chains.learn_scale(warmup.Window(6, "gradients"), out)
+    np.testing.assert_allclose(scales, [sigma], rtol=1e-10)
+
+
+def test_on_the_way_to_the_mass_of_a_normal_gradients_show_its_scales():
+    """Draws far out, whose deviations are those of the path; a coordinate that is flat keeps its own."""
+    sigma, along = np.array([0.01, 1.0, 30.0]), np.linspace(5, 9, 10)[None, :, None]
+    draws = np.concatenate([along * np.array([1.0, -2.0, 0.5]), 0 * along], axis=2)
+    gradients = np.concatenate([draws[..., :3] / sigma**2, 0 * along], axis=2)
+    found = mass_matrix.by_gradients(draws, gradients, np.full(4, 7.0))
+    np.testing.assert_allclose(found, [*sigma, 7.0], rtol=1e-10)
 
 
 def test_a_window_leaves_the_average_step_size_and_not_the_last(monkeypatch):

@@ -7,6 +7,8 @@ from jaxtyping import Array
 
 # Of Hoffman and Gelman (2014): how strongly early steps count, and how fast later ones count less.
 _GAMMA, _EARLY, _KAPPA = 0.05, 10, 0.75
+# Updates after which a step size is taken to be about right.
+_SETTLED = 100
 # The first step size is doubled or halved until a single move crosses this acceptance.
 _CROSSED = 0.8
 
@@ -34,6 +36,12 @@ class StepSearch(NamedTuple):
         log_step = jnp.log(step_size)
         zero = jnp.zeros_like(log_step)
         return cls(log_step, log_step, zero, zero, log_step + jnp.log(10.0).astype(log_step.dtype), zero)
+
+    @classmethod
+    def near(cls, step_size: Array) -> "StepSearch":
+        """Start at a step size that is about right: around it, with changes as after many updates."""
+        search = cls.around(step_size)
+        return search._replace(centre=search.log_step, updates=jnp.full_like(search.updates, _SETTLED))
 
     def updated(self, acceptance_rate: Array, target_accept: Any) -> "StepSearch":
         """After a step that was accepted with this probability."""

@@ -233,6 +233,7 @@ class Trajectories:
             self._keys,
             self.devices.mesh,
         )
+        out.pop("gradient", None)  # of warm-up
         out = self.devices.gathered(out)
         positions = out.pop("position")
         if after.moments is None:
@@ -321,12 +322,16 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
         row = jnp.minimum(chain.taken // thin, capacity - 1)
         # One array for all statistics: in a loop each array that changes costs a kernel.
         stats = jnp.stack([info.stats[name].astype(dtype) for name in like_stats])
+        rows = (ravel(state.position), stats, *gradient_of(state))
         # A row is written again until its draw is complete.
         write = jax.lax.dynamic_update_index_in_dim
-        out = jax.tree.map(
-            lambda o, x: write(o, jnp.where(ended, x, o[row]), row, 0), out, (ravel(state.position), stats)
-        )
+        out = jax.tree.map(lambda o, x: write(o, jnp.where(ended, x, o[row]), row, 0), out, rows)
         return Chain(state, search, moments, taken), out
+
+    def gradient_of(state: PyTree[Array]) -> tuple[Array, ...]:
+        """∇U in the coordinates of the mass matrix, where warm-up learns by it."""
+        known = None if search is None else state.memory.point.gradient
+        return () if known is None else (ravel(known),)
 
     def body(carry: Any) -> Any:
         # A trajectory starts in this place alone: what is drawn does not depend on where blocks begin.
@@ -341,9 +346,10 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
     like_trajectory = jax.eval_shape(stepping(one_search).start, like_draws, one_state)
     like_packed = jax.eval_shape(pack, like_trajectory)
     nothing = tuple(jnp.zeros((*keys.shape, *x.shape), x.dtype) for x in like_packed)
-    widths = (ravel(one_state.position).size, len(like_stats))
+    widths = (dimension(one_state.position), len(like_stats), *(x.size for x in gradient_of(one_state)))
     blank = tuple(jnp.zeros((*keys.shape, capacity, width), dtype) for width in widths)
     carry = (jnp.ones(keys.shape, bool), nothing, chains, blank)
-    *_, chains, (positions, stats) = jax.lax.while_loop(lambda c: jnp.any(c[2].taken < steps), body, carry)
+    *_, chains, out = jax.lax.while_loop(lambda c: jnp.any(c[2].taken < steps), body, carry)
+    positions, stats, *gradients = out
     named = {name: stats[..., i].astype(like.dtype) for i, (name, like) in enumerate(like_stats.items())}
-    return chains, {"position": positions, **named}
+    return chains, {"position": positions, **named, **({"gradient": gradients[0]} if gradients else {})}

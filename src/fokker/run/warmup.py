@@ -1,8 +1,9 @@
 """Warm-up: a step size, and a scale of every coordinate, from the first steps of all chains together."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,42 +19,61 @@ from fokker.run.step_search import StepSearch
 from fokker.run.trajectories import Steps, run_trajectories
 from fokker.samplers.contract import SamplerState, Warmed, chunk_length, start_chains
 from fokker.samplers.corrected import Corrected
-from fokker.samplers.mass_matrix import estimate, identity
+from fokker.samplers.mass_matrix import MassMatrix, by_gradients, diagonal, estimate, identity
 
-# Stan's plan: a share of the steps to reach the mass of the target, one for the last step size, and between
-# them windows that double in length, each with the covariance learned from the one before.
+# A share of the steps to reach the mass of the target, one for the last step size, and between them windows
+# that double in length, each with the covariance learned from the one before (Stan's plan).
 _FIRST, _LAST, _WINDOW = 0.15, 0.1, 25
 _FIRST_MOST, _LAST_MOST = 75, 50
+# Windows from this length on search for the step size in this share of their steps; in the rest all chains
+# have one, which costs less: a path with a step too short by chance is twice as long.
+_LONG, _SEARCHED = 100, 0.4
 # The most times that the first step size is doubled or halved.
 _DOUBLINGS = 60
-# The last step size is corrected for its acceptance rate, measured over this share of the last steps, by a
-# factor within these bounds: rare regions may need smaller steps than those visited.
-_MEASURED, _CORRECTED = 0.4, (0.5, 1.25)
+# A step size is corrected for its acceptance rate by no less than the first at once, and by no more than the
+# second since the search: rare regions may need smaller steps than those visited.
+_CORRECTED = (0.5, 1.25)
 # Steps whose result is noted down together, for a kill in warm-up.
 _NOTED = 250
 # A spread that grows by more than this from one window to one twice as long may have no limit.
 _GROWTH = 4.0
 
 
-def windows(steps: int) -> list[tuple[int, bool]]:
-    """Lengths that sum to `steps`, and whether the scale is learned from each; the last only measures."""
+class Window(NamedTuple):
+    """Steps of warm-up, and what the scale is learned from after them: gradients, draws, or nothing."""
+
+    length: int
+    scale: str | None = None
+
+
+def windows(steps: int) -> list[Window]:
+    """The windows of a warm-up of so many steps, of which the last only measures."""
     if steps < 20:
-        return [(steps, False), (0, False)]
+        return [Window(steps), Window(0)]
     if steps < 4 * _WINDOW:
-        return [(steps // 2, True), (steps - steps // 2, False), (0, False)]
+        return [Window(steps // 2, "draws"), Window(steps - steps // 2), Window(0)]
     first = min(_FIRST_MOST, round(_FIRST * steps))
     last = min(_LAST_MOST, round(_LAST * steps))
-    left, size, plan = steps - first - last, _WINDOW, [(first, False)]
-    while left:
-        size = left if left < 3 * size else size  # too little would be left for one more
-        plan.append((size, True))
-        left, size = left - size, 2 * size
-    measured = round(_MEASURED * last)
-    return [*plan, (last - measured, False), (measured, False)]
+    # On the way to the mass of the target draws are far wider spread than there.
+    plan = [Window(n, "gradients") for n in _doubling(first, _WINDOW)]
+    plan += [Window(n, "draws") for n in _doubling(steps - first - last, _WINDOW)]
+    return [*plan, Window(last)]
+
+
+def _doubling(steps: int, size: int, most: int | None = None) -> Iterator[int]:
+    """Lengths that sum to `steps`, each twice the one before and `most` at most."""
+    while steps:
+        length = steps if steps < 3 * size else size  # too little would be left for one more
+        length = min(length, most or length)
+        yield length
+        steps, size = steps - length, 2 * size
 
 
 class _Chains:
     """The chains of a warm-up, and what they have learned so far."""
+
+    # The most that log ε is corrected to, and in how many steps it was measured since the last search.
+    ceiling, measured = math.inf, 0.0
 
     def __init__(
         self,
@@ -75,6 +95,16 @@ class _Chains:
         self.states: SamplerState = start_chains(self.sampler, positions, keys)
         check_chains(self.states, self.sampler.own_target)
         self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
+        self.deviations = np.ones(x.size)
+        if self.learns_scale and (gradient := self.states.memory.point.gradient) is not None:
+            # Steep directions take short steps; a slope below 1 says nothing of how far a flat one extends.
+            steepness = np.mean(np.abs(np.asarray(gradient, float)), axis=0)
+            self.scale_early(1 / np.sqrt(np.maximum(steepness, 1)))
+
+    @property
+    def learns_scale(self) -> bool:
+        """Whether the mass matrix is learned."""
+        return self.kind not in (None, "identity")
 
     def advance(self, sampler: Corrected, states: SamplerState, steps: Steps, search: StepSearch) -> Any:
         """At most `capacity` steps: the chains, and what was recorded."""
@@ -129,43 +159,67 @@ class _Chains:
         (self.states, search), out = self.stage(self.taken, (self.states, search), compute)
         return search, out
 
-    def window(self, length: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The draws of `length` steps, chain × draw × d, and their statistics; the step sizes are learned."""
-        search = StepSearch.around(self.step_sizes)
-        pieces = []
-        most = min(self.capacity, _NOTED)
-        for done in range(0, length, most):
-            search, out = self.learn(min(most, length - done), search, True)
+    def window(self, length: int) -> dict[str, np.ndarray]:
+        """What `length` steps recorded, chain × draw × …; the step sizes are learned."""
+        start = StepSearch.near if self.taken >= _FIRST_MOST else StepSearch.around
+        search, pieces = start(self.step_sizes), []
+        searched = round(_SEARCHED * length) if length >= _LONG else length
+        for steps in _doubling(searched, searched, min(self.capacity, _NOTED)):
+            search, out = self.learn(steps, search, True)
             pieces.append(out)
-        self.step_sizes = jnp.exp(search.log_average)
-        stats = {name: np.concatenate([p[name] for p in pieces], axis=1) for name in pieces[0]}
-        return stats.pop("position"), stats
+        self.step_sizes, self.measured = jnp.exp(search.log_average), 0.0
+        if searched < length:
+            pieces += self.settle(length - searched)
+        return {name: np.concatenate([p[name] for p in pieces], axis=1) for name in pieces[0]}
 
-    def settle(self, steps: int) -> None:
-        """One step size for all chains, corrected for its acceptance rate.
+    def settle(self, steps: int) -> list[dict[str, np.ndarray]]:
+        """One step size for all chains, corrected for its acceptance rate as often as the steps double.
 
         Averages of log ε leave the acceptance too high. The log of an acceptance ratio is about normal with a
-        variance s² of twice its mean, and then accepted with 2Φ(-s/2); s grows with a power of ε.
+        variance s² of twice its mean, and then accepted with 2Φ(-s/2); s grows with a power of ε. Steps of
+        earlier measurements count half as much each time.
         """
-        step_size = jnp.exp(jnp.mean(jnp.log(self.step_sizes)))
-        self.step_sizes = jnp.full_like(self.step_sizes, step_size)
-        if steps == 0:
-            return
-        _, out = self.learn(steps, StepSearch.around(self.step_sizes), False)
-        measured, wanted = (
-            -ndtri(np.clip(rate, 0.001, 0.999) / 2)
-            for rate in (float(np.mean(out["acceptance_rate"])), float(self.sampler.target_accept))
-        )
-        factor = np.clip((wanted / measured) ** (1 / self.sampler.error_order), *_CORRECTED)
-        self.step_sizes = self.step_sizes * jnp.asarray(factor, self.step_sizes.dtype)
+        log_step = float(jnp.mean(jnp.log(self.step_sizes)))
+        smallest, largest = np.log(_CORRECTED)
+        if not self.measured:
+            self.ceiling = log_step + largest
+        pieces = []
+        for length in _doubling(steps, _WINDOW, min(self.capacity, _NOTED)):
+            self.step_sizes = jnp.full_like(self.step_sizes, np.exp(log_step))
+            _, out = self.learn(length, StepSearch.around(self.step_sizes), False)
+            pieces.append(out)
+            found, wanted = (
+                -ndtri(np.clip(rate, 0.001, 0.999) / 2)
+                for rate in (float(np.mean(out["acceptance_rate"])), float(self.sampler.target_accept))
+            )
+            change = max(np.log(wanted / found) / self.sampler.error_order, smallest)
+            if np.any(out.get("is_divergent", False)):
+                change = min(change, 0.0)
+            log_step = min(log_step + change * length / (self.measured + length), self.ceiling)
+            self.measured = (self.measured + length) / 2
+        self.step_sizes = jnp.full_like(self.step_sizes, np.exp(log_step))
+        return pieces
 
-    def learn_scale(self, draws: np.ndarray) -> None:
-        """Learn the scale from all chains' draws, then search for the step size again."""
-        assert self.kind is not None
-        mass_matrix = estimate(self.kind, draws, self.step_sizes.dtype)
+    def learn_scale(self, window: Window, out: dict[str, np.ndarray]) -> None:
+        """Learn the scale from what all chains recorded in a window."""
+        if not self.learns_scale or window.scale is None:
+            return
+        if window.scale == "draws":
+            self.scale(estimate(str(self.kind), out["position"], self.step_sizes.dtype))
+        elif "gradient" in out:
+            gradients = out["gradient"] / self.deviations  # recorded in coordinates of that scale
+            self.scale_early(by_gradients(out["position"], gradients, self.deviations))
+            self.find_first_step()
+
+    def scale(self, mass_matrix: MassMatrix) -> None:
+        """Continue with a mass matrix."""
         self.sampler = dataclasses.replace(self.sampler, mass_matrix=mass_matrix)
         self.states = start_chains(self.sampler, self.states.position, self.keys)
-        self.find_first_step()
+
+    def scale_early(self, deviations: np.ndarray) -> None:
+        """Continue with a deviation for each coordinate, as a mass matrix of the kind that is learned."""
+        self.deviations = deviations
+        self.scale(diagonal(str(self.kind), deviations, self.step_sizes.dtype))
 
 
 def warmed_up(
@@ -184,14 +238,13 @@ def warmed_up(
     chains.find_first_step()
     before: np.ndarray | None = None
     notes: list[str] = []
-    *plan, (measured, _) = windows(steps)
-    for length, learns_scale in plan:
-        draws, stats = chains.window(length)
-        if chains.kind not in (None, "identity") and learns_scale:
-            chains.learn_scale(draws)
-        if learns_scale and length > _WINDOW:
-            notes = _drifts(before, draws, jax.tree.map(lambda x: x[0], positions))
-            before = draws
+    *plan, last = windows(steps)
+    for window in plan:
+        stats = chains.window(window.length)
+        chains.learn_scale(window, stats)
+        if window.scale == "draws" and window.length > _WINDOW:
+            notes = _drifts(before, stats["position"], jax.tree.map(lambda x: x[0], positions))
+            before = stats["position"]
     if "is_divergent" in stats and stats["is_divergent"].all():
         raise ValueError(
             "every step of the last part of warm-up diverged: nothing can be learned about this target as it "
@@ -199,7 +252,7 @@ def warmed_up(
             "far from 1, start elsewhere (init), or run in float64."
         )
     notes += _zero_gradients(chains)
-    chains.settle(measured)
+    chains.settle(last.length)
     return Warmed(chains.sampler.with_step_size(chains.step_sizes[0]), chains.states.position, tuple(notes))
 
 

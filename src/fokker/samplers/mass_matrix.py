@@ -4,6 +4,7 @@ Moving q with unit masses is moving θ with the mass matrix M = (SSᵀ)⁻¹; th
 warm-up estimates from draws. θ₀ is where the chain is: a step starts at q = 0.
 """
 
+import dataclasses
 from typing import TypeAlias
 
 import jax
@@ -77,6 +78,24 @@ def check_kind(kind: object) -> None:
     """Raise unless `kind` is one of `KINDS`."""
     if kind not in KINDS:
         raise ValueError(f"the mass matrix is one of {', '.join(KINDS)}, or an array; not {kind!r}.")
+
+
+def diagonal(kind: str, deviations: np.ndarray, dtype: DTypeLike) -> MassMatrix:
+    """S = diag(σ), as the kind writes it."""
+    one, sigma = identity(kind, len(deviations), dtype), jnp.asarray(deviations, dtype)
+    return Dense(jnp.diag(sigma)) if isinstance(one, Dense) else dataclasses.replace(one, deviations=sigma)
+
+
+def by_gradients(draws: np.ndarray, gradients: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """σ = (Var θ / Var ∇U)^¼ of draws (chain × draw × d) and ∇U at them; `before` where one does not vary.
+
+    Of a normal with independent coordinates it is exact from any draws, those on the way to its mass too.
+    """
+    of_draws, of_gradients = (
+        np.var(np.asarray(x, float).reshape(-1, x.shape[2]), axis=0) for x in (draws, gradients)
+    )
+    varies = (of_draws > 0) & (of_gradients > 0)
+    return np.where(varies, of_draws / np.where(varies, of_gradients, 1), before**4) ** 0.25
 
 
 def estimate(kind: str, draws: np.ndarray, dtype: DTypeLike) -> MassMatrix:
