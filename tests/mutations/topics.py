@@ -65,13 +65,6 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/chain.py",
-        "own_beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)",
-        "own_beta = self.topics.rows(words)",
-        "θ in place of β in the sweeps",
-        ("lda_reference::sweeps_have_the_probabilities_of_words_not_theta",),
-    ),
-    Mutation(
-        "models/topics/chain.py",
         "sweeps, burn_in = gibbs_jax.SWEEPS * sweeps, gibbs_jax.SWEEPS * burn_in",
         "pass",
         "the engine for GPUs has the sweeps of the other, and a larger error",

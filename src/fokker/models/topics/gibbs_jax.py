@@ -54,8 +54,8 @@ def topic_counts(
     With `sample`, n_kw of the last sweep, one draw of the topics. `assignments`, one per token, receives the
     topics of the last sweep.
 
-    `first` is the number of the first document, or the numbers of all. Tokens, documents and words are padded:
-    a stream of minibatches needs compilation for a few shapes only.
+    `first` is the number of the first document, or the numbers of all. Tokens, documents and words are
+    padded: a stream of minibatches needs compilation for a few shapes only.
     """
     if not 0 <= burn_in < sweeps:
         raise ValueError(f"of {sweeps} sweeps, {burn_in} are burn-in: at least one must be left.")
