@@ -206,7 +206,9 @@ class TopicChain:
         dealt = self.share.deal(local.lengths)
         part = local if len(dealt) == local.size else local.select(dealt)
         z = np.empty(part.tokens, np.int32) if sample or self.document_prior.is_learned else None
+        sweeps, burn_in = self.sweeps, self.burn_in
         if self.engine == "jax":
+            sweeps, burn_in = gibbs_jax.SWEEPS * sweeps, gibbs_jax.SWEEPS * burn_in
             counts, mixtures = gibbs_jax.topic_counts(
                 fold_in(self._key, self.number),
                 part.indptr,
@@ -214,8 +216,8 @@ class TopicChain:
                 part.counts,
                 beta,
                 self.gamma,
-                self.sweeps,
-                self.burn_in,
+                sweeps,
+                burn_in,
                 dealt,
                 sample=sample,
                 assignments=z,
@@ -226,14 +228,14 @@ class TopicChain:
                 beta,
                 self.gamma,
                 seed_at(self._key, self.number),
-                sweeps=self.sweeps,
-                burn_in=self.burn_in,
+                sweeps=sweeps,
+                burn_in=burn_in,
                 threads=self.threads,
                 sample=sample,
                 identities=dealt,
                 assignments=z,
             )
-        num_sweeps = self.sweeps - self.burn_in
+        num_sweeps = sweeps - burn_in
         counts, mixtures, z = self.share.total(counts, mixtures, dealt, local, num_sweeps, z)
         return words, averaged(counts, mixtures, num_sweeps, sample, z)
 
@@ -384,5 +386,8 @@ class TopicChain:
 
 def local_words(documents: Documents) -> tuple[np.ndarray, Documents]:
     """The distinct words of the documents, and the documents with indices into these as word ids."""
-    words, local_ids = np.unique(documents.words, return_inverse=True)
-    return words, documents._replace(words=local_ids.astype(np.int32))
+    # Not by sorting them: every one of several processes needs this for the whole minibatch.
+    is_here = np.zeros(documents.words.max(initial=-1) + 1, bool)
+    is_here[documents.words] = True
+    local_ids = np.cumsum(is_here, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(is_here), documents._replace(words=local_ids[documents.words])
