@@ -190,7 +190,7 @@ def checked_positions(
 
     The first chain is checked in full, all the others in one compiled call. A chain that is not finite there,
     or breaks a constraint, is then checked individually for its error message. A full check that has passed
-    is not repeated for the same sampler, target and position, nor for others of the same shapes in such a call.
+    is not repeated for the same sampler, target and position, nor for others of its shapes in such a call.
     """
     number = keys.shape[0]
     positions = given_positions(init, keys)
