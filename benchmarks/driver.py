@@ -3,8 +3,9 @@
     python benchmarks/driver.py [--quick] [--cases network:64 network:256] [--share 0.2]
 
 Chain-steps per second of both, in turns, without compilation, and their ratio: SGHMC of a logistic
-regression and of a network of 784-100-10 units (79,510 parameters), with 1 to 4,096 chains. "Marginal" is the ratio of the additional time of a run of all the steps over
-one of half of them, without the fixed cost of a call; "fixed" is that cost of `fk.sample`, in seconds.
+regression and of a network of 784-100-10 units (79,510 parameters), with 1 to 4,096 chains. "Marginal"
+is the ratio of the additional times of a run of all the steps over one of half of them, without the
+fixed cost of a call; "fixed" is that cost of `fk.sample`, in seconds.
 """
 
 import argparse
