@@ -394,6 +394,13 @@ MUTATIONS = [
         ("sample::a_start_that_passed_is_not_checked_again_and_any_other_is",),
     ),
     Mutation(
+        "run/positions.py",
+        "by_all and placed.holds_potential else None",
+        "by_all else None",
+        "gradients at other starts are not looked at where the states hold none",
+        ("sample::other_starts_of_chains_that_hold_their_potential_are_checked_in_one_call",),
+    ),
+    Mutation(
         "run/store.py",
         "variable.prepare(self._full)",
         "variable.prepare(0)",

@@ -21,6 +21,7 @@ from fokker.run.cache import folder_of_programs
 from fokker.run.interruption import Interruption
 from fokker.run.loop import _Pace
 from fokker.run.losses import Loss
+from fokker.run.positions import checked_positions
 from fokker.run.recording import Recording
 from fokker.run.step_plan import Piece, StepPlan
 from fokker.samplers import SamplerState, schedules
@@ -772,6 +773,32 @@ def test_a_start_that_passed_is_not_checked_again_and_any_other_is():
         evaluations(9.0)
     with pytest.raises(ValueError, match="inside the support"):  # what failed is not remembered
         evaluations(9.0)
+
+
+def test_other_starts_of_chains_that_hold_their_potential_are_checked_in_one_call():
+    evaluated = []
+
+    def log_density(theta):
+        if not isinstance(theta, jax.core.Tracer):
+            evaluated.append(theta)
+        return jnp.where(theta[0] < 5, -jnp.sum(theta**2) / 2, -jnp.inf)
+
+    target = fk.Density(log_density)
+    keys = jax.random.split(jax.random.key(0), (3, 3))
+
+    def evaluations(first, sampler):
+        evaluated.clear()
+        starts = fk.PerChain(jnp.array([[first, 0.0], [1.0, 1.0], [2.0, 2.0]]))
+        checked_positions(sampler.on(target, 1.0), target, starts, keys)
+        return len(evaluated)
+
+    assert evaluations(1.0, samplers.hmc(0.1)) > 0
+    assert evaluations(2.0, samplers.hmc(0.1)) == 0
+    assert evaluations(2.0, samplers.hmc(0.2)) > 0
+    assert evaluations(1.0, samplers.ula(0.1)) > 0
+    assert evaluations(2.0, samplers.ula(0.1)) > 0  # the gradient is looked at here alone
+    with pytest.raises(ValueError, match=r"chain 1 of 3.*inside the support"):
+        evaluations(9.0, samplers.hmc(0.1))
 
 
 def test_samplers_of_equal_settings_share_their_compiled_programs():

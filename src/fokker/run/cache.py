@@ -6,8 +6,9 @@ from pathlib import Path
 import jax
 from platformdirs import user_cache_dir
 
-# Programs that take longer to compile than this, in seconds, are stored.
-_MIN_COMPILE_SECONDS = 0.2
+# Programs that take longer to compile than this, in seconds, are stored. All are: a run has some fifty small
+# ones, which together take as long to compile as a large one.
+_MIN_COMPILE_SECONDS = 0.0
 
 
 def keep_compiled_programs() -> None:

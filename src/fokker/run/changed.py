@@ -39,7 +39,7 @@ def forget_changed(target: Target | None, sampler: object, init: Init, keys: Key
             position = jax.tree.map(lambda x: x[0], given_positions(init, keys[:1]))
             position = target.unconstrain(position) if isinstance(target, Target) else position
         changed = False
-        if isinstance(target, Target):
+        if isinstance(target, Target) and target.may_change:
             changed |= _has_changed(density_of_row, target, position, _one_row(target))
         if isinstance(sampler, Sampler) and not sampler.wants_target and not sampler.takes_batches:
             changed |= _has_changed(_first_step, sampler, position)

@@ -190,7 +190,7 @@ def checked_positions(
 
     The first chain is checked in full, all the others in one compiled call. A chain that is not finite there,
     or breaks a constraint, is then checked individually for its error message. A full check that has passed
-    is not repeated for the same sampler, target and position.
+    is not repeated for the same sampler, target and position, nor for others of its shapes in such a call.
     """
     number = keys.shape[0]
     positions = given_positions(init, keys)
@@ -217,8 +217,14 @@ def checked_positions(
             raise ValueError(f"chain {chain + 1} of {number}, which has its own start: {error}") from error
         _remember(identity)
 
-    check(0)  # first: its errors say more than those of a call for all chains at once
-    if differs(init) and number > 1:
+    by_all = differs(init) and number > 1
+    shapes = jax.tree.map(lambda x: f"{x.shape} {x.dtype}", positions)
+    # With a potential in its states, that and the gradient are checked for all chains.
+    of_shapes = identity_of((placed, target, shapes)) if by_all and placed.holds_potential else None
+    if of_shapes is None or of_shapes not in _PASSED:
+        check(0)  # first: its errors say more than those of a call for all chains at once
+        _remember(of_shapes)
+    if by_all:
         checked_target = target if placed.wants_target else placed.own_dynamics
         first_row = span(checked_target.data, 0, 1) if isinstance(checked_target, TargetWithData) else None
         is_sound = np.asarray(_sound(transform, checked_target, positions, first_row))

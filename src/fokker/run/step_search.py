@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -33,15 +34,12 @@ class StepSearch(NamedTuple):
     @classmethod
     def around(cls, step_size: Array) -> "StepSearch":
         """Start at a step size, with ten times it as the point of attraction."""
-        log_step = jnp.log(step_size)
-        zero = jnp.zeros_like(log_step)
-        return cls(log_step, log_step, zero, zero, log_step + jnp.log(10.0).astype(log_step.dtype), zero)
+        return _around(step_size)
 
     @classmethod
     def near(cls, step_size: Array) -> "StepSearch":
         """Start at a step size that is about right: around it, with changes as after many updates."""
-        search = cls.around(step_size)
-        return search._replace(centre=search.log_step, updates=jnp.full_like(search.updates, _SETTLED))
+        return _near(step_size)
 
     def updated(self, acceptance_rate: Array, target_accept: Any) -> "StepSearch":
         """After a step that was accepted with this probability."""
@@ -72,3 +70,17 @@ class StepSearch(NamedTuple):
     def has_crossed(self) -> Array:
         """After a trial: whether no other is needed."""
         return self.direction == 0
+
+
+# Compiled: one program, where each of the operations would be one.
+@jax.jit
+def _around(step_size: Array) -> StepSearch:
+    log_step = jnp.log(step_size)
+    zero = jnp.zeros_like(log_step)
+    return StepSearch(log_step, log_step, zero, zero, log_step + jnp.log(10.0).astype(log_step.dtype), zero)
+
+
+@jax.jit
+def _near(step_size: Array) -> StepSearch:
+    search = _around(step_size)
+    return search._replace(centre=search.log_step, updates=jnp.full_like(search.updates, _SETTLED))

@@ -74,7 +74,7 @@ class Steps(NamedTuple):
     ) -> "Steps":
         """From numbers of Python."""
         numbers: Any = (np.int32(number), np.int32(thin), *map(np.asarray, (keeps, learns, tries)))
-        return cls(Count.of(first), *numbers)
+        return cls(Count.on_host(first), *numbers)
 
 
 def run_trajectories(
@@ -108,6 +108,13 @@ def _vectorised(shared: Any, by_chain: Any, mesh: Mesh | None) -> tuple[Chain, d
     return on_every_device(mesh, _steps_of, shared, by_chain, (0, 0))
 
 
+class _Shape(NamedTuple):
+    """Of an array, in a key that is made for each block: one of JAX's takes ten times as long."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
 class _OneByOne:
     """Each chain by a program of one kernel, in threads."""
 
@@ -133,12 +140,12 @@ class _OneByOne:
     def _with(self, arrays: list[Any]) -> tuple[Any, Any]:
         """The arguments, with these arrays in the places of the shapes."""
         values = iter(arrays)
-        leaves = [next(values) if isinstance(x, jax.ShapeDtypeStruct) else x for x in self._leaves]
+        leaves = [next(values) if isinstance(x, _Shape) else x for x in self._leaves]
         return jax.tree.unflatten(self._structure, leaves)
 
     def check(self) -> None:
         """Raise `NoKernel` where a chain is not one kernel."""
-        shapes = [x for x in self._leaves if isinstance(x, jax.ShapeDtypeStruct)]
+        shapes = [jax.ShapeDtypeStruct(*x) for x in self._leaves if isinstance(x, _Shape)]
         self._run.trace(shapes, jax.ShapeDtypeStruct((), np.int32))
 
     def __call__(self, shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
@@ -176,7 +183,7 @@ def _program_of_one(shared: Any, by_chain: Any) -> _OneByOne | None:
     if keys.shape[0] > _MOST_ALONE or next(iter(keys.devices())).platform != "cpu":
         return None
     leaves, structure = jax.tree.flatten((shared, by_chain))
-    shapes = (jax.ShapeDtypeStruct(x.shape, x.dtype) if eqx.is_array(x) else x for x in leaves)
+    shapes = (_Shape(x.shape, x.dtype) if eqx.is_array(x) else x for x in leaves)
     return _known_program(structure, tuple(shapes), is_double())
 
 

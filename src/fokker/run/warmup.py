@@ -84,7 +84,7 @@ class _Chains:
         devices: Devices,
         stage: Callable[..., Any],
     ) -> None:
-        x = ravel(jax.tree.map(lambda x: x[0], positions))
+        x = jax.eval_shape(lambda: ravel(jax.tree.map(lambda x: x[0], positions)))
         self.kind = sampler.mass_matrix if isinstance(sampler.mass_matrix, str) else None
         if self.kind is not None:
             sampler = dataclasses.replace(sampler, mass_matrix=identity(self.kind, x.size, x.dtype))
@@ -185,7 +185,7 @@ class _Chains:
             self.ceiling = log_step + largest
         pieces = []
         for length in _doubling(steps, _WINDOW, min(self.capacity, _NOTED)):
-            self.step_sizes = jnp.full_like(self.step_sizes, np.exp(log_step))
+            self.same_step(log_step)
             _, out = self.learn(length, StepSearch.around(self.step_sizes), False)
             pieces.append(out)
             found, wanted = (
@@ -197,8 +197,13 @@ class _Chains:
                 change = min(change, 0.0)
             log_step = min(log_step + change * length / (self.measured + length), self.ceiling)
             self.measured = (self.measured + length) / 2
-        self.step_sizes = jnp.full_like(self.step_sizes, np.exp(log_step))
+        self.same_step(log_step)
         return pieces
+
+    def same_step(self, log_step: float) -> None:
+        """Continue with one step size for all chains."""
+        sizes = self.step_sizes
+        self.step_sizes = jnp.asarray(np.full(sizes.shape, np.exp(log_step), sizes.dtype))
 
     def learn_scale(self, window: Window, out: dict[str, np.ndarray]) -> None:
         """Learn the scale from what all chains recorded in a window."""
@@ -243,7 +248,7 @@ def warmed_up(
         stats = chains.window(window.length)
         chains.learn_scale(window, stats)
         if window.scale == "draws" and window.length > _WINDOW:
-            notes = _drifts(before, stats["position"], jax.tree.map(lambda x: x[0], positions))
+            notes = _drifts(before, stats["position"], positions)
             before = stats["position"]
     if "is_divergent" in stats and stats["is_divergent"].all():
         raise ValueError(
@@ -256,7 +261,7 @@ def warmed_up(
     return Warmed(chains.sampler.with_step_size(chains.step_sizes[0]), chains.states.position, tuple(notes))
 
 
-def _drifts(before: np.ndarray | None, now: np.ndarray, theta: PyTree[Array]) -> list[str]:
+def _drifts(before: np.ndarray | None, now: np.ndarray, positions: PyTree[Array]) -> list[str]:
     """Warn about coordinates whose spread keeps growing: a sign of an improper posterior."""
     if before is None:
         return []
@@ -265,6 +270,7 @@ def _drifts(before: np.ndarray | None, now: np.ndarray, theta: PyTree[Array]) ->
     worst = int(np.argmax(growth))
     if not growth[worst] > _GROWTH:
         return []
+    theta = jax.tree.map(lambda x: x[0], positions)
     return [
         f"during warm-up {scalar_at(theta, worst)} spread {growth[worst]:.0f} times further from one "
         f"window to the next, to {spread[worst]:.3g}: it may drift to infinity, as in an improper posterior; "

@@ -161,11 +161,14 @@ def _compiled(inputs: Sequence[Any], shared: Sequence[Any], outputs: Sequence[An
     if shared:
         outputs = clone_replace(list(outputs), replace=list(zip(shared, arguments, strict=True)))
     with _quietly():
-        return get_jaxified_graph(inputs=[*inputs, *arguments], outputs=list(outputs))
+        return jax.jit(get_jaxified_graph(inputs=[*inputs, *arguments], outputs=list(outputs)))
 
 
 def _call(function: Callable[..., Any], values: Sequence[Array]) -> Any:
     dtype = jnp.result_type(float)
+    # Traced, its operations are part of the program that it is traced for; else it is one program, not many.
+    if any(isinstance(value, jax.core.Tracer) for value in values):
+        function = getattr(function, "__wrapped__", function)
     with _quietly():
         outputs = function(*values)
     # PyTensor's graphs are in double precision, which JAX has only where it is enabled.

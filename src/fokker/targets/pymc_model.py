@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,6 +35,7 @@ class PyMCTarget(Target):
     """
 
     is_constrained: ClassVar[bool] = True
+    may_change: ClassVar[bool] = False  # a graph
     program: Program
     start: Values
     rows: Values
@@ -116,12 +118,17 @@ class PyMCTarget(Target):
 
     def init(self, key: Key[Array, ""]) -> dict[str, Array]:
         """A theta to start from, near PyMC's initial point: `fk.sample(…, init=target.init)`."""
-        keys = jax.random.split(key, len(self.start))
-        moved = {
-            name: y + jax.random.uniform(k, y.shape, y.dtype, -_JITTER, _JITTER)
-            for (name, y), k in zip(sorted(self.start.items()), keys, strict=True)
-        }
-        return self.constrain(moved)
+        return _start(self, key)
+
+
+@eqx.filter_jit
+def _start(target: PyMCTarget, key: Key[Array, ""]) -> dict[str, Array]:
+    keys = jax.random.split(key, len(target.start))
+    moved = {
+        name: y + jax.random.uniform(k, y.shape, y.dtype, -_JITTER, _JITTER)
+        for (name, y), k in zip(sorted(target.start.items()), keys, strict=True)
+    }
+    return target.constrain(moved)
 
 
 class PyMCPosterior(PyMCTarget, TargetWithData):

@@ -37,6 +37,8 @@ class Target(Module):
     """
 
     is_constrained: ClassVar[bool] = False
+    # Whether its functions may read values outside of themselves, which may be others in the next run.
+    may_change: ClassVar[bool] = True
 
     @property
     def is_one_to_one(self) -> bool:
