@@ -154,6 +154,8 @@ def test_what_has_no_meaning_for_counts_is_refused(fitted):
     ):
         with pytest.raises(ValueError, match=r"is for ratings: with confidence, predictions are scores"):
             call()
+    with pytest.raises(ValueError, match=r"count must be a whole number of at least 1"):
+        model.ranking(test, count=0)
     with pytest.raises(ValueError, match=r"no error of ratings: ranking\(test\) has recall"):
         model.score(test)
     with pytest.raises(ValueError, match=r"rated must be above 0; they are \[0\]"):

@@ -27,6 +27,7 @@ from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales
 from fokker.models.network.predict import Predictive
 from fokker.models.network.settings import StepSettings
 from fokker.models.network.training import Lengths, NetworkPosterior
+from fokker.run import lockstep
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(60, 3)).astype(np.float32)
@@ -721,6 +722,26 @@ def test_folds_are_the_default_where_a_fit_to_fewer_rows_knows_no_others():
         (fk.models.Network([3], params=[1]), 50),
     ):
         assert chosen_calibration(net, rows) == 0
+
+
+def test_a_fit_with_other_numbers_compiles_no_steps(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)).astype(np.float32)
+    traced, steps = [], lockstep._all_steps
+
+    def counted(shared, by_chain):
+        traced.append(shared)
+        return steps(shared, by_chain)
+
+    monkeypatch.setattr(lockstep, "_all_steps", counted)
+    # A width that no other test has, so that the first fit is sure to compile.
+    first = fk.models.Network([7], **QUICK).fit(X, X[:, 0] > 0)
+    assert len(traced) == 2  # the warm start and the sampler
+    other = {"learning_rate": 0.01, "momentum": 0.8, "prior": 0.5, "random_state": 1, "noise": "two-point"}
+    second = fk.models.Network([7], **{**QUICK, **other}).fit(X, X[:, 1] > 0)
+    assert len(traced) == 2
+    steps_of = [float(net.trace_.settings["step_size"]) for net in (first, second)]
+    assert steps_of[1] == pytest.approx((0.01 / 60) ** 0.5) != steps_of[0]
 
 
 def test_an_interrupted_calibration_keeps_the_draws(monkeypatch):

@@ -295,6 +295,11 @@ FRAME = pd.DataFrame({"a": [1.0, 2, 3], "b": [0, 1, 1]}, index=[1, 2, 3])
             r"the column 'b' of item_features holds 'x', not a number: .*get_dummies",
         ),
         (pd.concat([FRAME, FRAME]), r"item_features has more than one row for 1: keep one"),
+        (
+            FRAME.set_axis(["a", "a"], axis=1),
+            r"item_features has more than one column 'a': keep one, or rename",
+        ),
+        (FRAME * 1e-200, r"the column 'a' of item_features has the same value in all rows"),
         (FRAME.to_numpy(), r"item_features must be a pandas.DataFrame whose index .* ndarray was given"),
         (FRAME[[]], r"item_features has 3 rows and 0 columns: it is empty"),
     ],

@@ -1,9 +1,10 @@
 """Dynamics that wait for a target."""
 
 import abc
+import copy
 import dataclasses
-from collections.abc import Callable, Hashable
-from typing import ClassVar, dataclass_transform
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, ClassVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +23,9 @@ class Family(abc.ABC):
     """Dynamics that wait for a target: a class for each kind, whose fields are its settings.
 
     Subclasses are frozen dataclasses without further ado. Families of equal settings are equal, so that
-    samplers that are made again share their compiled programs; arrays and traced values, which have no hash,
-    are equal where they are the same object. To JAX a family is a constant.
+    samplers that are made again share their compiled programs. To JAX a family is a constant, but for
+    settings that are arrays of a single number: programs are shared whatever these are. Other arrays, which
+    have no hash, are equal where they are the same object.
     """
 
     # In words.
@@ -31,7 +33,7 @@ class Family(abc.ABC):
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(frozen=True, eq=False)(cls)
-        jax.tree_util.register_static(cls)
+        jax.tree_util.register_pytree_with_keys(cls, _parts, _joined)
 
     @abc.abstractmethod
     def dynamics(self, potential: Potential, temperature: Number) -> Dynamics | SDE:
@@ -57,6 +59,29 @@ class Family(abc.ABC):
 
     def __hash__(self) -> int:
         return hash(self._identity())
+
+
+def _parts(family: Family) -> tuple[Any, Any]:
+    """Settings that are arrays of a single number, and the rest, which is a constant."""
+    values = {field.name: getattr(family, field.name) for field in dataclasses.fields(family)}  # type: ignore[arg-type]
+    numbers = {name: x for name, x in values.items() if isinstance(x, jax.Array) and x.ndim == 0}
+    keyed = [(jax.tree_util.GetAttrKey(name), x) for name, x in numbers.items()]
+    return keyed, (tuple(numbers), _with(family, dict.fromkeys(numbers)))
+
+
+def _joined(constant: tuple[tuple[str, ...], Family], numbers: Iterable[Any]) -> Family:
+    names, family = constant
+    return _with(family, dict(zip(names, numbers, strict=True)))
+
+
+def _with(family: Family, values: Mapping[str, Any]) -> Family:
+    """A copy with other settings, which are not checked: JAX puts placeholders in their place."""
+    if not values:
+        return family
+    new = copy.copy(family)
+    for name, value in values.items():
+        object.__setattr__(new, name, value)
+    return new
 
 
 def _identity(value: object) -> Hashable:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fokker.datasets.ratings import Ratings
+from fokker.models.checks import whole
 from fokker.models.estimator import Estimator, RandomState, new_seed
 from fokker.models.factorisation.chain import Draw
 from fokker.models.factorisation.features import row_of_new, with_features
@@ -324,6 +325,7 @@ class Factorisation(Estimator):
             Recall, the share of held-out items among those recommended (of at most `count`), and NDCG, which
             weighs them by their places: means over the users of `test`.
         """
+        whole(1)("count", count)
         rows, everything = row_numbers(self._lookups, test, items), np.arange(self.ratings_.num_items)
         draws = self._fitted()
 

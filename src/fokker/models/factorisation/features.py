@@ -117,6 +117,9 @@ def _frame(given: object, argument: str) -> Any:
     repeated = given.index[given.index.duplicated()]
     if len(repeated):
         raise ValueError(f"{argument} has more than one row for {repeated.tolist()[0]!r}: keep one.")
+    twice = given.columns[given.columns.duplicated()]
+    if len(twice):
+        raise ValueError(f"{argument} has more than one column {twice.tolist()[0]!r}: keep one, or rename.")
     if not len(given) or not given.shape[1]:
         raise ValueError(f"{argument} has {len(given)} rows and {given.shape[1]} columns: it is empty.")
     return given
@@ -150,7 +153,8 @@ def _fitted(
     fitted: Float[np.ndarray, "n p"], values: Float[np.ndarray, "m p"], columns: tuple[str, ...], what: str
 ) -> Features:
     """The coordinates of the rows that are `fitted`, which are some of all `values`."""
-    constant = [name for name, x in zip(columns, np.ptp(values, axis=0) == 0, strict=True) if x]
+    # By the deviation: of numbers whose squares are zero it is zero too.
+    constant = [name for name, x in zip(columns, values.std(0) == 0, strict=True) if x]
     if constant:
         raise ValueError(
             f"the column {constant[0]!r} of {what}_features has the same value in all rows, which tells "
@@ -158,7 +162,7 @@ def _fitted(
         )
     # A column that differs in rows without ratings alone, as a kind of items that is new, has a link with its
     # prior: it makes these rows less certain.
-    scale = np.where(np.ptp(fitted, axis=0) > 0, fitted.std(0), values.std(0))
+    scale = np.where(fitted.std(0) > 0, fitted.std(0), values.std(0))
     standard = (fitted - fitted.mean(0)) / scale
     squares, axes = np.linalg.eigh(standard.T @ standard)
     return Features(columns, fitted.mean(0), scale, axes, np.maximum(squares, 0.0))

@@ -21,7 +21,11 @@ categorical likelihood and 8/σ² for a Gaussian one.
 from dataclasses import dataclass
 from typing import Any
 
-from fokker._core.state import nearest
+import equinox as eqx
+from jaxtyping import Array
+
+from fokker._core.module import Module
+from fokker._core.state import as_arrays, nearest
 from fokker.integrators import Splitting
 from fokker.models.checks import one_of, optional, positive, within
 from fokker.samplers import psgld, schedules, sghmc, sgld, sgnht
@@ -41,9 +45,22 @@ _PSGLD_REGULARISATION = 1e-3
 _WARM_START_MOMENTUM = 0.9
 
 
+class _Cyclical(Module):
+    """`schedules.cyclical` with a largest step that is not compiled in."""
+
+    largest: Array
+    period: int = eqx.field(static=True)
+
+    def __call__(self, t: Any) -> Array:
+        return schedules.cyclical(self.largest, self.period)(t)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
 class StepSettings:
-    """Settings of the steps; None is chosen for the data."""
+    """Settings of the steps; None is chosen for the data.
+
+    Samplers have steps and frictions as arrays: with other numbers they run by the same compiled programs.
+    """
 
     sampler: Any
     learning_rate: float | None
@@ -73,19 +90,17 @@ class StepSettings:
             step: Any = rate
         else:
             step = rate / size if name == "sgld" else (rate / size) ** 0.5
-        friction = (1 - self.momentum) / step
+        friction, mass = as_arrays(_friction_and_mass(self.momentum, step))
         if self.schedule == "cyclical":
-            step = schedules.cyclical(step, period)
+            step = _Cyclical(as_arrays(step), period)
         if name == "sgld":
             return sgld(step, noise=self.noise)
         if name == "psgld":
             return psgld(step, regularisation=_PSGLD_REGULARISATION * size, noise=self.noise)
         if name == "sghmc":
             return sghmc(step, friction, noise=self.noise)
-        # Kinetic energy relaxes at the rate 2C, and with the thermostat it swings with ω² = 2/μ: at ω = C
-        # they are of one speed, and the thermostat follows within 1/(1 - momentum) steps.
         # By a splitting: at εC = 0.1 symplectic Euler makes weights 5 % too narrow, however small ε is.
-        return sgnht(step, friction, 2 / friction**2, integrator=Splitting(), noise=self.noise)
+        return sgnht(step, friction, mass, integrator=Splitting(), noise=self.noise)
 
     def default_rate(self, curvature: float) -> float:
         """The learning rate where none is given."""
@@ -99,5 +114,15 @@ class StepSettings:
         rate = None if momentum_free else self.learning_rate
         rate = rate or _LEARNING_RATES["sghmc"] / curvature
         step = (rate / size) ** 0.5
-        friction = (1 - _WARM_START_MOMENTUM) / step
-        return sghmc(schedules.cyclical(step, steps), friction, noise="two-point")
+        friction, _ = as_arrays(_friction_and_mass(_WARM_START_MOMENTUM, step))
+        return sghmc(_Cyclical(as_arrays(step), steps), friction, noise="two-point")
+
+
+def _friction_and_mass(momentum: float, step: float) -> tuple[float, float]:
+    """C, and the inertia μ of the thermostat.
+
+    Kinetic energy relaxes at the rate 2C, and with the thermostat it swings with ω² = 2/μ: at ω = C they are
+    of one speed, and the thermostat follows within 1/(1 - momentum) steps.
+    """
+    friction = (1 - momentum) / step
+    return friction, 2 / friction**2 if friction else 0.0

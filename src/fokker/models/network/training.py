@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from fokker._core.state import as_arrays
 from fokker.models.network.networks import Apply, Functional
 from fokker.models.network.posterior import LOG_NOISE_MEAN, LogLikelihood, LogPrior, Outputs
 from fokker.models.network.settings import GAUSSIAN_CURVATURE, StepSettings
@@ -92,7 +93,8 @@ class NetworkPosterior:
 
     def target(self, data: dict[str, np.ndarray], chosen: PyTree[bool], fixed: PyTree[Array]) -> Posterior:
         """The posterior of the chosen weights, the others being fixed."""
-        prior = LogPrior(eqx.filter(self.scales, chosen))
+        # Arrays, so that another prior runs by the same compiled programs.
+        prior = LogPrior(as_arrays(eqx.filter(self.scales, chosen)))
         return Posterior(prior, self.log_likelihood(fixed), data)
 
     def log_likelihood(self, fixed: PyTree[Array]) -> LogLikelihood:
