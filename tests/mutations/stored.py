@@ -143,7 +143,7 @@ MUTATIONS = [
     ),
     Mutation(
         "run/variable.py",
-        "        if begin == 0:\n            self._make(0, draws.shape[1])\n",
+        "        if start == 0:\n            self._make(0, draws.shape[1])\n",
         "",
         "a small run is filled up to a chunk",
         ("store::a_small_run_takes_little_room_and_goes_on_to_a_large_one",),

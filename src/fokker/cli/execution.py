@@ -134,16 +134,20 @@ def doubts_about(folder: Path) -> str | None:
 
 @contextlib.contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """Make the folder of a run; where an error ends it before anything is written, remove what was made."""
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    """Make the folder of a run; where an error ends it before anything is written, remove it again."""
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     try:
         yield
     except Exception as error:
-        if made and not isinstance(error, BlockingIOError) and {x.name for x in folder.iterdir()} <= {LOCK}:
+        if (
+            created
+            and not isinstance(error, BlockingIOError)
+            and {x.name for x in folder.iterdir()} <= {LOCK}
+        ):
             (folder / LOCK).unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # not empty any more
-                for path in made:
+                for path in created:
                     path.rmdir()
         raise
 

@@ -205,17 +205,17 @@ class Store:
                 for name, x in draws.items()
             }
             self._prepare()
-        begin = self._full
-        has_tail = self.draws > begin
+        start = self._full
+        has_tail = self.draws > start
         joined = {
             name: np.concatenate([self._tail[name], x], axis=1) if has_tail else np.asarray(x)
             for name, x in draws.items()
         }
-        self.draws = begin + next(iter(joined.values())).shape[1]
-        count = self._full - begin
+        self.draws = start + next(iter(joined.values())).shape[1]
+        count = self._full - start
         for name, x in joined.items():
             if count:
-                self._variables[name].write(x[:, :count], begin)
+                self._variables[name].write(x[:, :count], start)
             # A copy, as a view would keep the whole block in memory.
             self._tail[name] = x[:, count:].copy()
 
@@ -254,10 +254,10 @@ def read_draws(
     """
     chunk = int(checkpoint.description["chunk"])
     full = checkpoint.draws // chunk * chunk
-    begin = 0 if most is None else max(0, checkpoint.draws - most) // chunk * chunk
+    start = 0 if most is None else max(0, checkpoint.draws - most) // chunk * chunk
     variables = _variables_of(folder, checkpoint)
     return {
-        name: np.concatenate([variables[f"{group}/{name}"].read(full, begin), x], axis=1)
+        name: np.concatenate([variables[f"{group}/{name}"].read(full, start), x], axis=1)
         for name, x in checkpoint.group(f"tail/{group}").items()
     }
 
