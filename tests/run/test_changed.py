@@ -7,6 +7,7 @@ import pytest
 
 import fokker as fk
 from fokker.run import changed
+from marks import long_case
 
 SCALE = 1.0
 
@@ -48,9 +49,12 @@ def scale(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "sampler", [fk.samplers.nuts(), fk.samplers.mala(0.5)], ids=["trajectories", "lockstep"]
+    ("make", "sampler"),
+    [
+        pytest.param(lambda: fk.Density(log_density), fk.samplers.nuts(0.3), id="density, trajectories"),
+        pytest.param(Normal, fk.samplers.mala(0.5), id="method, lockstep"),
+    ],
 )
-@pytest.mark.parametrize("make", [lambda: fk.Density(log_density), Normal], ids=["density", "method"])
 def test_a_global_that_changed_is_read_anew(sampler, make, scale):
     """At a quarter of the scale, whether the target is the same object or a new one of the same function."""
     target = make()
@@ -61,7 +65,9 @@ def test_a_global_that_changed_is_read_anew(sampler, make, scale):
     assert spread(make(), sampler) == before  # to the bit
 
 
-@pytest.mark.parametrize("kind", [np, jnp], ids=["numpy", "jax"])
+@pytest.mark.parametrize(
+    "kind", [np, long_case("changed::an_array_that_was_replaced_is_read_anew", jnp)], ids=["numpy", "jax"]
+)
 def test_an_array_that_was_replaced_is_read_anew(monkeypatch, kind):
     """Arrays are constants of the program, compared by their values."""
     monkeypatch.setattr(Settings, "scales", kind.ones(2))
@@ -103,7 +109,7 @@ def test_dynamics_that_changed_are_read_anew(scale):
 
 
 def test_programs_of_what_did_not_change_stay(monkeypatch):
-    """Other numbers in arrays of a target, other lengths and other samplers are no changes."""
+    """Other numbers in arrays of a target, other numbers of chains and other samplers are no changes."""
     cleared = []
     monkeypatch.setattr(changed.jax, "clear_caches", lambda: cleared.append(1))
 
@@ -114,10 +120,13 @@ def test_programs_of_what_did_not_change_stay(monkeypatch):
             # A custom derivative has an address in its text, which differs between traces.
             return self.precision * jnp.sum(jnp.logaddexp(theta, -theta))
 
-    for precision, steps in ((1.0, 20), (2.0, 30)):
+    monkeypatch.setattr(changed, "_KNOWN", {})
+    keys = jax.random.split(jax.random.key(0), (4, 3))
+    for precision, chains in ((1.0, 2), (2.0, 4)):
         for sampler in (fk.samplers.mala(0.5), fk.samplers.hmc(0.5)):
             target = Scaled(jnp.asarray(precision))
-            fk.sample(target, sampler, init=jnp.zeros(2), steps=steps, progress=False)
+            changed.forget_changed(target, sampler, jnp.zeros(2), keys[:chains])
+    assert len(changed._KNOWN) == 1
     assert not cleared
 
 
