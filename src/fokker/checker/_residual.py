@@ -159,7 +159,7 @@ def exact_residuals(problem: Problem, points: Array | np.ndarray, rounding: floa
 
 def _terms(problem: Problem, x: Vector) -> tuple[Array, ...]:
     """f and S, the sum of the absolute values of their terms; the same of ∂f_i/∂x_i and ∂S_i/∂x_i; ∇H."""
-    columns, derivatives = matrices_and_derivatives(problem, x)
+    columns, of_entries = matrices_and_derivatives(problem, x)
     of_columns, of_derivatives = (
         jnp.einsum("jmii->jmi", jacobian)
         for jacobian in jax.jacfwd(lambda y: matrices_and_derivatives(problem, y))(x)
@@ -167,7 +167,7 @@ def _terms(problem: Problem, x: Vector) -> tuple[Array, ...]:
     gradient = jax.grad(problem.hamiltonian)(x)
     hessian = jax.hessian(problem.hamiltonian)(x)
     f, derivatives_f = problem.drift(x), jnp.diagonal(jax.jacfwd(problem.drift)(x))
-    S, size = sum_and_size(derivatives, -times(columns, gradient[:, None, None]))
+    S, size = sum_and_size(of_entries, -times(columns, gradient[:, None, None]))
     derivatives = (
         of_derivatives,
         -times(of_columns, gradient[:, None, None]),
