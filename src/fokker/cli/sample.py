@@ -235,7 +235,7 @@ def predict(
     overwrite: Annotated[bool, option("Replace an existing file.", None, "--overwrite")] = False,
     model: Model = None,
     quantiles: Quantiles = QUANTILES,
-    draws: Annotated[int, option("The most draws to use, evenly spaced.", min=1)] = 1000,
+    draws: Annotated[int, option("The largest number of draws to use, evenly spaced.", min=1)] = 1000,
     seed: Annotated[int, option("Seed of the noise, where predict takes a key.")] = 0,
 ) -> None:
     """Predict new rows with the draws of a run: mean, sd and quantiles of each, in the order of the rows.
@@ -258,7 +258,7 @@ def predict(
     if out.is_dir():
         raise CommandError(f"--out {out} is a folder: give the name of a file.")
     if out.exists() and not overwrite:
-        raise CommandError(f"--out {out} is there already: give another name, or --overwrite.")
+        raise CommandError(f"--out {out} exists already: give another name, or --overwrite.")
     options = read_command(folder, model, data)
     doubts = doubts_about(folder)
     if doubts is not None:

@@ -104,7 +104,7 @@ def check_place(folder: Path) -> None:
         if not is_of_run:
             raise _occupied(folder / DESCRIPTION, "is not the description of a run")
     if not is_of_run and not are_own(folder):
-        raise _occupied(folder / DRAWS, "has other things than the draws of a run in it")
+        raise _occupied(folder / DRAWS, "has files in it that are not draws of a run")
 
 
 def _occupied(path: Path, problem: str) -> Exception:
@@ -140,7 +140,7 @@ def _compared(folder: Path, checkpoint: Checkpoint) -> str:
         return f"{checkpoint.problem} The checkpoint before it is used." if checkpoint.problem else ""
     if "id" in own and written.get("id", own["id"]) != own["id"]:
         raise DamagedFileError(
-            f"{folder / CHECKPOINT} and {path} are of two runs: put back the one that was there."
+            f"{folder / CHECKPOINT} and {path} belong to different runs: put back the one that was there."
         )
     if checkpoint.problem:
         return f"{checkpoint.problem} The checkpoint before it is used."
