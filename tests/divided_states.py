@@ -22,7 +22,7 @@ from fokker.run.store import CHECKPOINT, PREVIOUS, read_checkpoint
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-parts._LEAST_DEALT = 2
+parts._LEAST_SHARDED = 2
 recording._COMMIT_SECONDS = recording._COMMIT_TIMES = 0  # a checkpoint after every block
 
 FOLDER = Path(sys.argv[1])

@@ -215,7 +215,7 @@ def dealt():
     resumed, shares, programs = run_noted(
         sampler, {"chains": 2, "parameters": 2}, steps=24, out=FOLDER / "dealt", **options
     )
-    parts._LEAST_DEALT = 2
+    parts._LEAST_SHARDED = 2
     others = {}
     for name in ("microcanonical", "weights and a table", "svrg", "two gradients", "replicas"):
         sampler, options = kinds()[name]
@@ -244,7 +244,7 @@ def quick():
     alone = run(sgnht, None, steps=36, **WINDOWS)
     run(sgnht, SQUARE, out=FOLDER / "run", **WINDOWS)
     run(sgnht, ALONG, steps=24, out=FOLDER / "run", **WINDOWS)
-    parts._LEAST_DEALT = 2  # the two numbers of w are divided, s is not
+    parts._LEAST_SHARDED = 2  # the two numbers of w are divided, s is not
     last, shares, programs = run_noted(sgnht, DEALT, steps=36, out=FOLDER / "run", chunk=6, **WINDOWS)
     draw = jax.jit(lambda: normal(jax.random.key(5), (3, 512), jnp.float32))
     with jax.set_mesh(devices_of({"parameters": 4}).mesh):

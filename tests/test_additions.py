@@ -70,7 +70,9 @@ def missing(kind, names):
 @pytest.mark.parametrize("kind", ADDITIONS)
 def test_everything_is_named_in_every_place(kind):
     names, _ = ADDITIONS[kind]
-    assert not missing(kind, names), f"see “Adding a {kind}” in CONTRIBUTING.md"
+    lacking = missing(kind, names)
+    lines = [f"{place}: {', '.join(lacked)}" for place, lacked in lacking.items()]
+    assert not lacking, "\n".join([f"see “Adding a {kind}” in CONTRIBUTING.md; missing in", *lines])
     assert set(missing(kind, names | {"new_one"})) == set(ADDITIONS[kind][1])
 
 

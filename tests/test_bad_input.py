@@ -603,12 +603,12 @@ BAD_RUNS = {
     "a file of another format": (
         lambda: posterior(__file__),
         ValueError,
-        "is the path .*another format: files",
+        "is the path .*another format: .npy",
     ),
     "a folder as data": (
         lambda: posterior(Path("/")),
         ValueError,
-        "data is the path '/', a folder: files of",
+        "data is the path '/', a folder: .npy and",
     ),
     "a text that is no path": (lambda: posterior("abc"), ValueError, "data is a single value, 'abc'"),
     "predictions without data": (lambda: sampled().predict(abs), TypeError, "trace.predict needs data"),

@@ -115,7 +115,7 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     new.to_csv("new.csv", index=False)
     code, out, err = fokker("predict", "fokker-sample", "--data", "new.csv", "--draws", 10**6)
     assert code == 0, err
-    assert "this run has gone on since its last report, when the verdict on this run is" in err
+    assert "this run has continued since its last report, when the verdict on this run is" in err
     written = pandas.read_csv("predictions.csv")
     kinds = ("mean", "sd", "q0.05", "q0.5", "q0.95")
     names = [f"{name}_{kind}" for name in ("both[0]", "both[1]", "mean") for kind in kinds]
@@ -127,7 +127,7 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     np.testing.assert_allclose(written["both[1]_q0.05"], -np.quantile(values, 0.95, axis=0), rtol=1e-4)
     pandas.DataFrame({"city": ["Oslo", "Bern"], "x": [0.5, -1.0]}).to_csv("new.csv", index=False)
     code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv")
-    assert (code, "predictions.csv is there already: give another name, or --overwrite" in err) == (2, True)
+    assert (code, "predictions.csv exists already: give another name, or --overwrite" in err) == (2, True)
     code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv", "--overwrite")
     assert (code, "has 'Bern' in line 3 of new.csv" in err) == (2, True)
     pandas.DataFrame({"city": ["Oslo"], "z": [0.5]}).to_csv("new.csv", index=False)
@@ -186,7 +186,7 @@ def test_the_verdict_on_a_run_is_repeated_with_what_is_made_of_it(tmp_path, monk
         ({}, "the verdict on this run is “Do not use”: a; b (all in"),
         (
             {"taken": 8},
-            "has gone on since its last report, when the verdict on this run is “Do not use”: a; b",
+            "has continued since its last report, when the verdict on this run is “Do not use”: a; b",
         ),
         ({"is_trusted": True, "findings": []}, None),
     ):
@@ -273,7 +273,7 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
         return output(call.target, call.sampler, call.options, tmp_path / "run", settings)
 
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
-    assert "continuing the run that is there, after 300 of 600 steps" in dry(steps=600)
+    assert "continuing the stored run, after 300 of 600 steps" in dry(steps=600)
     assert "the sampler, or one of its settings, is another" in dry(step_size=0.06)
     call = Call(options, tmp_path)
     for sampler, reason in (

@@ -421,7 +421,7 @@ def test_a_step_size_left_open_is_found_by_sample(optimised):
 def test_a_step_size_left_open_is_not_stepped_with():
     placed = samplers.sgld("auto").on(NORMAL)
     state = placed.init(jnp.zeros(2), key=jax.random.key(0))
-    with pytest.raises(ValueError, match="left to be found"):
+    with pytest.raises(ValueError, match="has not been found yet"):
         placed.step(jax.random.key(0), state)
     with pytest.raises(ValueError, match="not 'Auto'"):
         samplers.sgld("Auto")

@@ -28,7 +28,7 @@ MUTATIONS = [
         "datasets/download.py",
         "if sha256 != file.sha256:",
         "if not found:",
-        "the check sum of a download is not compared",
+        "the checksum of a download is not compared",
         ("datasets::a_wrong_file_is_not_kept",),
     ),
     Mutation(

@@ -258,7 +258,7 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_residual.py",
-        "S, size = sum_and_size(slopes, -times(columns, gradient[:, None, None]))",
+        "S, size = sum_and_size(of_entries, -times(columns, gradient[:, None, None]))",
         "S, size = sum_and_size(-times(columns, gradient[:, None, None]))",
         "the checker's required drift without ∇·D",
         _RIGHT,
@@ -321,8 +321,8 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_other_targets.py",
-        "gradient, hessian = expansion.gradient + slopes[:, k], expansion.hessian + curvatures[:, k]",
-        "gradient, hessian = expansion.gradient - slopes[:, k], expansion.hessian - curvatures[:, k]",
+        "gradient, hessian = expansion.gradient + gradients[:, k], expansion.hessian + curvatures[:, k]",
+        "gradient, hessian = expansion.gradient - gradients[:, k], expansion.hessian - curvatures[:, k]",
         "a change of time divides where it multiplies",
         ("reasons::the_mistake_is_named_and_its_correction_is_right",),
     ),
@@ -384,8 +384,8 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_inputs.py",
-        "points = np.concatenate([target.points, wide.points[: number // 2]])",
-        "points = target.points",
+        "drawn = np.concatenate([target.points, wide.points[: number // 2]])",
+        "drawn = target.points",
         "the checker does not look at wide points",
         ("check",),
     ),

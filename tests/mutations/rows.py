@@ -243,7 +243,7 @@ MUTATIONS = [
     ),
     Mutation(
         "targets/_data.py",
-        "    check_differences(columns, rows, double=double)\n",
+        "    check_differences(columns, rows, double=DOUBLE)\n",
         "",
         "durations are lost in two columns of seconds",
         ("precision::data_that_single_precision_rounds_are_refused_with_the_remedy",),

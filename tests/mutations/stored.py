@@ -143,7 +143,7 @@ MUTATIONS = [
     ),
     Mutation(
         "run/variable.py",
-        "        if begin == 0:\n            self._make(0, draws.shape[1])\n",
+        "        if start == 0:\n            self._make(0, draws.shape[1])\n",
         "",
         "a small run is filled up to a chunk",
         ("store::a_small_run_takes_little_room_and_goes_on_to_a_large_one",),
@@ -307,7 +307,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/network/estimator.py",
-        "            check_draws(shapes, arrays)\n",
+        "            check_draws("
+        "perceptron_shapes(perceptron_sizes(self.model, row, self._outputs)), arrays)\n",
         "            pass\n",
         "weights are drawn of any size that a file says",
         ("network_model::a_file_of_another_size_is_refused_before_it_takes_memory",),

@@ -266,7 +266,7 @@ def written(path):
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (lambda p: written(p / "text.csv"), ValueError, "files of .npy and .parquet are read"),
+        (lambda p: written(p / "text.csv"), ValueError, ".npy and .parquet files are read"),
         (lambda p: {"x": p / "objects.npy"}, ValueError, "cannot be read as an array of numbers"),
         (lambda p: {"x": p / "text.npy"}, TypeError, "give numbers"),
         (lambda p: p / "words.parquet", TypeError, "the column 'word' has the type string"),

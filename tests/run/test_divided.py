@@ -64,7 +64,7 @@ def test_a_folder_of_one_s_own_is_not_taken_for_states(tmp_path):
     own = tmp_path / "states" / "14" / "notes.txt"
     own.parent.mkdir(parents=True)
     own.write_text("mine")
-    with pytest.raises(ValueError, match=r"states has other things than the states of a run in it"):
+    with pytest.raises(ValueError, match=r"states has files in it that are not states of a run"):
         divided.prepare_states(tmp_path)
     assert divided.names_of_states(tmp_path) == []
     normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)

@@ -367,7 +367,7 @@ def test_what_is_left_of_a_run_without_a_checkpoint_is_replaced(hostile):
     (folder / store.DESCRIPTION).unlink()
     store.check_place(folder)
     (folder / DRAWS / "zarr.json").write_text("{}")
-    with pytest.raises(ValueError, match="has other things than the draws of a run"):
+    with pytest.raises(ValueError, match="has files in it that are not draws of a run"):
         store.check_place(folder)
 
 

@@ -280,8 +280,8 @@ def test_samplers_that_one_gradient_cannot_serve_are_refused(sampler, message):
     [
         ({"size": 0}, ValueError, r"size must be the number of data N.*0 was given.*size=1"),
         ({"size": jnp.ones(2)}, ValueError, "size must be"),
-        ({"key": 3}, TypeError, "key must be a key of JAX"),
-        ({"key": None}, TypeError, "key must be a key of JAX"),
+        ({"key": 3}, TypeError, "key must be a JAX key"),
+        ({"key": None}, TypeError, "key must be a JAX key"),
         ({"log_prior": 1.0}, TypeError, "log_prior must be a function .*float"),
         ({"temperature": -1.0}, ValueError, "temperature"),
     ],

@@ -80,10 +80,10 @@ def test_a_task_of_several_parts_shows_each(capsys, often):
     with Progress("learning", 10, unit="documents") as progress:
         progress.update(10, note="soon")
         time.sleep(0.05)
-        progress.begin("writing", 3, unit="files")
+        progress.start_part("writing", 3, unit="files")
         progress.update(1)
         time.sleep(0.05)
-        progress.begin("looking", unit=None)
+        progress.start_part("looking", unit=None)
         time.sleep(0.05)
     lines = capsys.readouterr().err.splitlines()
     assert any(line.startswith("learning: 10/10 documents") for line in lines)

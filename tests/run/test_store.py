@@ -79,7 +79,7 @@ def test_more_steps_are_those_of_a_longer_run(tmp_path, small_chunks):
     assert_same(first.resume(8), longer)
     assert_same(run(tmp_path, steps=128), longer)
     assert_same(fk.resume(tmp_path, TARGET, SAMPLER, init=INIT, progress=False), longer)
-    with pytest.raises(ValueError, match="knows no model"):
+    with pytest.raises(ValueError, match="has no model"):
         fk.open(tmp_path).resume()
 
 

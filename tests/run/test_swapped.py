@@ -108,7 +108,9 @@ def test_the_checkpoint_of_another_run_is_refused(runs, tmp_path):
         shutil.copytree(parent / "run", folder)
         shutil.copyfile(parent / "other" / "checkpoint.npz", folder / "checkpoint.npz")
         (folder / missing).unlink()
-        with pytest.raises(files.DamagedFileError, match=rf"{folder}/checkpoint\.npz and .* of two runs"):
+        with pytest.raises(
+            files.DamagedFileError, match=rf"{folder}/checkpoint\.npz and .* are of different runs"
+        ):
             fk.open(folder)
 
 

@@ -425,7 +425,7 @@ def test_bad_settings_are_refused():
             placed.step(key, placed.init(jnp.ones(2), key=key), jnp.ones(3))
     automatic = samplers.mclmc().on(target)
     state = automatic.init(jnp.ones(2), key=key)
-    with pytest.raises(ValueError, match="left to be found"):
+    with pytest.raises(ValueError, match="has not been found yet"):
         automatic.step(key, state)
     with pytest.raises(ValueError, match="at least 200 steps"):
         automatic.warm_up(jnp.ones((1, 2)), jax.random.split(key, 1), 100)

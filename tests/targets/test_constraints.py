@@ -340,7 +340,7 @@ def test_constraints_leave_what_a_target_computes_and_draws():
     draws = jnp.ones((2, 3, 2))
     assert np.array_equal(target.predictive_at(draws, key)["y"], plain.predictive_at(draws, key)["y"])
     # A draw of the target's prior need not meet the constraints: no such draws are made.
-    with pytest.raises(TypeError, match="Constrained knows densities"):
+    with pytest.raises(TypeError, match="Constrained has a density alone"):
         target.prior_predictive(key)
 
 

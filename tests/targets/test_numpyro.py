@@ -614,7 +614,9 @@ def test_the_prior_predictive_has_the_law_of_the_prior(cities):
 def test_what_cannot_draw_data_says_what_can():
     density = fk.Density(lambda theta: -jnp.sum(theta**2))
     trace = fk.sample(density, fk.samplers.ula(0.1), init=jnp.zeros(2), steps=2, progress=False)
-    with pytest.raises(TypeError, match=r"Density knows densities and cannot draw data.*fk\.from_numpyro"):
+    with pytest.raises(
+        TypeError, match=r"Density has a density alone and cannot draw data.*fk\.from_numpyro"
+    ):
         trace.predict(key=jax.random.key(0))
     with pytest.raises(TypeError, match="cannot draw data"):
         fk.prior_predictive(density, 10, key=jax.random.key(0))

@@ -32,14 +32,14 @@ def inner(equation: Any) -> list[Any]:
     """The traced functions that an operation has inside."""
     name, parameters = equation.primitive.name, equation.params
     if name in INLINED:
-        found = [parameters[INLINED[name]]]
+        traced = [parameters[INLINED[name]]]
     elif name == "while":
-        found = [parameters["cond_jaxpr"], parameters["body_jaxpr"]]
+        traced = [parameters["cond_jaxpr"], parameters["body_jaxpr"]]
     else:
-        found = {"scan": lambda: [parameters["jaxpr"]], "cond": lambda: list(parameters["branches"])}.get(
+        traced = {"scan": lambda: [parameters["jaxpr"]], "cond": lambda: list(parameters["branches"])}.get(
             name, list
         )()
-    return [getattr(jaxpr, "jaxpr", jaxpr) for jaxpr in found]
+    return [getattr(jaxpr, "jaxpr", jaxpr) for jaxpr in traced]
 
 
 def work_of_loop(equation: Any) -> int | None:

@@ -163,7 +163,7 @@ def _check_json(path: Path, name: str, value: object) -> None:
         json.dumps(value)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{path} cannot be written: in {name}, {error}. Files have texts, numbers and true or false."
+            f"{path} cannot be written: in {name}, {error}. Files can hold texts, numbers, true and false."
         ) from None
 
 
@@ -279,7 +279,7 @@ def _newer_than(path: Path, header: Mapping[str, Any], others: tuple[Path, ...])
     for other in others:
         claimed = _header_of(other)
         if "id" in header and claimed.get("id", header["id"]) != header["id"]:
-            raise DamagedFileError(f"{path} and {other} are of two runs: put back the one that was there.")
+            raise DamagedFileError(f"{path} and {other} are of different runs: put back the former one.")
         theirs, own = claimed.get("serial"), header.get("serial")
         if isinstance(theirs, int) and isinstance(own, int) and theirs > own:
             return other

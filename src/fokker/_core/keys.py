@@ -50,4 +50,4 @@ def checked_key(key: Any) -> Key[Array, ""] | None:
                 f"key has {key.shape[0]} numbers, but a key of JAX has {wanted[0]}: give jax.random.key(0)."
             )
         return jax.random.wrap_key_data(jnp.asarray(key))
-    raise TypeError(f"key must be a key of JAX, as jax.random.key(0), not {key!r}; for a number give seed.")
+    raise TypeError(f"key must be a JAX key, such as jax.random.key(0), not {key!r}; for a number give seed.")

@@ -18,7 +18,7 @@ from jaxtyping import Array, PyTree
 # The axes of a mesh of devices: which chains a device has, which part of the data, and of every large array.
 CHAINS, DATA, PARAMETERS = "chains", "data", "parameters"
 # Arrays of fewer numbers are not divided: the devices would exchange more than they save.
-_LEAST_DEALT = 1024
+_LEAST_SHARDED = 1024
 
 
 def axes_of_shares(shape: tuple[int, ...], shares: int) -> tuple[str | None, ...]:
@@ -27,13 +27,13 @@ def axes_of_shares(shape: tuple[int, ...], shares: int) -> tuple[str | None, ...
     Arrays without such an axis, and those of few numbers, are on all devices.
     """
     even = [i for i, length in enumerate(shape) if length % shares == 0]
-    if shares == 1 or not even or math.prod(shape) < _LEAST_DEALT:
+    if shares == 1 or not even or math.prod(shape) < _LEAST_SHARDED:
         return (None,) * len(shape)
     longest = max(even, key=lambda i: shape[i])
     return tuple(PARAMETERS if i == longest else None for i in range(len(shape)))
 
 
-def dealt(tree: PyTree[Array], leading: int) -> PyTree[Array]:
+def sharded(tree: PyTree[Array], leading: int) -> PyTree[Array]:
     """The same arrays, divided over the axis `parameters` of the mesh, if the program runs on one.
 
     Their first `leading` axes run over chains or draws. The rest of the program follows: XLA divides what is

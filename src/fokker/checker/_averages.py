@@ -74,8 +74,8 @@ def averages_finding(
         ALARM,
         "none: averages of what does not move do not change"
         if is_still
-        else f"an average that {_OWN_STEPS} steps change by less than {shift:.2g} is not seen (of functions "
-        f"between -1 and 1, whose values they change by {float(np.sqrt(np.mean(change**2))):.2g})",
+        else f"an average that {_OWN_STEPS} steps change by less than {shift:.2g} would not be noticed (of "
+        f"functions between -1 and 1, whose values they change by {float(np.sqrt(np.mean(change**2))):.2g})",
         f"in {_OWN_STEPS} steps from draws of the target some functions of the draw never change (theta or a "
         "part of it stays, or only changes its sign): the target is kept, but is not reached"
         if is_still

@@ -147,7 +147,7 @@ def check_dynamics(problem: Problem, states: list[Any], options: Options) -> Che
             "only in more dimensions are not found: give their shapes by state=…"
         )
     report = _report(verdict, parts, marginal, residuals, residual, tolerance, exact, worst)
-    return Checked(report, problem, parts.drawn if checked.settled and not checked.given else None)
+    return Checked(report, problem, parts.drawn if checked.settled and not checked.are_given else None)
 
 
 def _report(
@@ -246,7 +246,7 @@ def _judge_globally(verdict: _Verdict, parts: _Parts, rounding: float, stationar
             if explosion is not None:
                 (verdict.wrong if explosion.is_certain else verdict.doubt)(explosion.message)
     # Given points are not draws from the target, so that averages over them are meaningless.
-    if stationary and target.flows and not parts.checked.given and not verdict.is_wrong:
+    if stationary and target.flows and not parts.checked.are_given and not verdict.is_wrong:
         verdict.doubt(target.flows)
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker.checker._residual import compile_once, matrices_and_slopes, sum_and_size, times
+from fokker.checker._residual import compile_once, matrices_and_derivatives, sum_and_size, times
 from fokker.dynamics.problem import Problem, Vector
 
 # Above this many coordinates no full matrices are computed.
@@ -53,8 +53,8 @@ class Evaluator:
         S, f = -problem.D_mv(x, gradient), problem.drift(x)
         size = jnp.abs(S) + jnp.abs(f)
         if x.size <= LARGEST_FULL_MATRIX:
-            columns, slopes = matrices_and_slopes(problem, x)
-            S, size = sum_and_size(slopes, -times(columns, gradient[:, None, None]))
+            columns, derivatives = matrices_and_derivatives(problem, x)
+            S, size = sum_and_size(derivatives, -times(columns, gradient[:, None, None]))
             S = jnp.where(jnp.abs(f - S) <= self.rounding * size, f, S)
         direction = jnp.asarray(np.cos(1 + np.arange(x.size)))
         return {

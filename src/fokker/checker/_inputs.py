@@ -23,7 +23,7 @@ class CheckedPoints(NamedTuple):
     points: np.ndarray
     on_target: int
     settled: bool
-    given: bool
+    are_given: bool
     notes: list[str]
     below: np.ndarray | None = None
 
@@ -100,14 +100,14 @@ def _position_of(draws: Any, name: str) -> Any:
 
 
 def choose_points(
-    problem: Problem, states: list[Any], given: Any, number: int, generator: np.random.Generator
+    problem: Problem, states: list[Any], points: Any, number: int, generator: np.random.Generator
 ) -> CheckedPoints:
     """The given points, or points drawn from chains that start at the given draws or states."""
     are_draws: np.ndarray | bool = False
-    if given is None:
+    if points is None:
         starts = starts_of(problem, states)
     else:
-        starts, are_states = given_points(problem, given)
+        starts, are_states = given_points(problem, points)
         if are_states:
             notes = ["the points were given, not drawn"]
             different = np.unique(starts, axis=0)
@@ -123,5 +123,5 @@ def choose_points(
         are_draws[problem.variables[problem.position]] = True
     target, wide = draw_points(problem.hamiltonian, starts, number, generator, are_draws)
     # With heavy tails exp(-H/4) may not be normalisable: only chains of the target must settle.
-    points = np.concatenate([target.points, wide.points[: number // 2]])
-    return CheckedPoints(points, number, target.settled, False, [], target.below)
+    drawn = np.concatenate([target.points, wide.points[: number // 2]])
+    return CheckedPoints(drawn, number, target.settled, False, [], target.below)

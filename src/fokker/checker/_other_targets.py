@@ -96,13 +96,13 @@ def change_of_time(problem: Problem, expansion: Expansion, tolerance: float) -> 
         logs = lambda y: jnp.stack([jnp.log(jnp.abs(a(y))) for a in speeds.values()])  # noqa: E731
         return jax.jacfwd(logs)(x), jax.jacfwd(jax.jacfwd(logs))(x)
 
-    slopes, curvatures = (
+    gradients, curvatures = (
         np.asarray(v) for v in map_points(at, expansion.points, 8 * 12 * problem.dimension**3)
     )
     for k, name in enumerate(speeds):
-        if not np.all(np.isfinite(slopes[:, k])) or np.max(np.abs(slopes[:, k])) < 1e-9:
+        if not np.all(np.isfinite(gradients[:, k])) or np.max(np.abs(gradients[:, k])) < 1e-9:
             continue
-        gradient, hessian = expansion.gradient + slopes[:, k], expansion.hessian + curvatures[:, k]
+        gradient, hessian = expansion.gradient + gradients[:, k], expansion.hessian + curvatures[:, k]
         if expansion.is_zero(gradient, hessian, tolerance):
             return (
                 f"exp(-H)/a is stationary, not exp(-H), with a = {name}: the dynamics were made a(z) times "

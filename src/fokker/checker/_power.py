@@ -44,7 +44,7 @@ def _detectable(residuals: Residuals, tolerance: float) -> float:
 def power_words(checked: CheckedPoints, residuals: Residuals, tolerance: float, exact: bool) -> str:
     if not residuals.values.size:
         return "none: the residual is not finite at any point"
-    if checked.given:
+    if checked.are_given:
         number = len(np.unique(checked.points[: checked.on_target], axis=0))
         words = (
             f"an error away from the {number} different point{'s' * (number > 1)} given is not seen; at a "

@@ -154,7 +154,7 @@ class Report:
 
 def _semidefinite(s: Structure) -> str:
     if s.is_not_finite:
-        return "not finite, or Q is not: nothing else was tested of them"
+        return "not finite, or Q is not: nothing else was tested"
     if not s.has_noise:
         return "zero: no noise"
     return f"smallest eigenvalue {s.least_eigenvalue:.2g}, |D - Dᵀ| {s.asymmetry:.1g}, of its size"

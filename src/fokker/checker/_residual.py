@@ -28,18 +28,18 @@ _LARGEST_WITH_Q = 64
 _SMALL = 2**19
 
 
-def matrix_and_slopes(product: Callable[[Vector, Vector], Vector], x: Vector) -> tuple[Array, Array]:
+def matrix_and_derivatives(product: Callable[[Vector, Vector], Vector], x: Vector) -> tuple[Array, Array]:
     """A_ij and ∂A_ij/∂x_j in row j and column i, from products with vectors."""
     basis = jnp.eye(x.size, dtype=x.dtype)
     return jax.vmap(lambda e: jax.jvp(lambda y: product(y, e), (x,), (e,)))(basis)
 
 
-def matrices_and_slopes(problem: Problem, x: Vector) -> tuple[Array, Array]:
+def matrices_and_derivatives(problem: Problem, x: Vector) -> tuple[Array, Array]:
     """The same of D and, if it is known, of Q, along a second axis: their terms may cancel in the drift."""
     Q_mv = problem.Q_mv
     if Q_mv is None or x.size > _LARGEST_WITH_Q:
-        columns, slopes = matrix_and_slopes(problem.D_mv, x)
-        return columns[:, None], slopes[:, None]
+        columns, derivatives = matrix_and_derivatives(problem.D_mv, x)
+        return columns[:, None], derivatives[:, None]
     basis = jnp.eye(x.size, dtype=x.dtype)
     both = lambda y, e: jnp.stack([problem.D_mv(y, e), Q_mv(y, e)])  # noqa: E731
     return jax.vmap(lambda e: jax.jvp(lambda y: both(y, e), (x,), (e,)))(basis)
@@ -47,7 +47,7 @@ def matrices_and_slopes(problem: Problem, x: Vector) -> tuple[Array, Array]:
 
 def divergence_of_matrix(product: Callable[[Vector, Vector], Vector], x: Vector) -> Vector:
     """Σ_j ∂A_ij/∂x_j, column by column."""
-    return jnp.sum(matrix_and_slopes(product, x)[1], axis=0)
+    return jnp.sum(matrix_and_derivatives(product, x)[1], axis=0)
 
 
 def required_without_curl(problem: Problem, x: Vector) -> Vector:
@@ -159,17 +159,17 @@ def exact_residuals(problem: Problem, points: Array | np.ndarray, rounding: floa
 
 def _terms(problem: Problem, x: Vector) -> tuple[Array, ...]:
     """f and S, the sum of the absolute values of their terms; the same of ∂f_i/∂x_i and ∂S_i/∂x_i; ∇H."""
-    columns, slopes = matrices_and_slopes(problem, x)
-    of_columns, of_slopes = (
+    columns, of_entries = matrices_and_derivatives(problem, x)
+    of_columns, of_derivatives = (
         jnp.einsum("jmii->jmi", jacobian)
-        for jacobian in jax.jacfwd(lambda y: matrices_and_slopes(problem, y))(x)
+        for jacobian in jax.jacfwd(lambda y: matrices_and_derivatives(problem, y))(x)
     )
     gradient = jax.grad(problem.hamiltonian)(x)
     hessian = jax.hessian(problem.hamiltonian)(x)
     f, derivatives_f = problem.drift(x), jnp.diagonal(jax.jacfwd(problem.drift)(x))
-    S, size = sum_and_size(slopes, -times(columns, gradient[:, None, None]))
+    S, size = sum_and_size(of_entries, -times(columns, gradient[:, None, None]))
     derivatives = (
-        of_slopes,
+        of_derivatives,
         -times(of_columns, gradient[:, None, None]),
         -times(columns, hessian[:, None]),
     )

@@ -175,9 +175,9 @@ def _corrections(
         )
     if sampler.is_automatic:
         sampler = sampler.with_step_size(_TRIAL_STEP)
-        notes.append(f"the step size is left to be found: {_TRIAL_STEP} was taken, and any would do")
+        notes.append(f"the step size has not been found yet: {_TRIAL_STEP} was used, and any would do")
     if state is None:
-        notes.append("no shapes were given: theta was taken for a single number. Give its shape by state=…")
+        notes.append("no shapes were given: theta was taken to be a single number. Give its shape by state=…")
     example, states = first_state(state)
     with jax.enable_x64(True):
         sampler = double(sampler)

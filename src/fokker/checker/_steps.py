@@ -155,23 +155,23 @@ def _fastest_time(problem: Problem, draws: np.ndarray) -> float:
         return float(1 / np.max(np.maximum(rates, crossing)))
 
 
-def _begin(sampler: Sampler, problem: Problem) -> Callable[[Vector, Array], SamplerState | None]:
+def _start(sampler: Sampler, problem: Problem) -> Callable[[Vector, Array], SamplerState | None]:
     """The sampler's state at a point; None if it has no place for all variables of the dynamics."""
 
-    def begin(x: Vector, key: Array) -> SamplerState | None:
+    def start(x: Vector, key: Array) -> SamplerState | None:
         z = problem.to_state(x)
         state = sampler.init(position_of(sampler, problem, x), key=key)
         if not isinstance(state, SamplerState) or not set(problem.names) <= set(state.z):
             return None
         return state._replace(z={**state.z, **z})
 
-    return begin
+    return start
 
 
 def _can_step(sampler: Sampler, problem: Problem, x: np.ndarray) -> bool:
     """Whether its state is that of the dynamics, and it takes steps without a batch."""
     key = jax.random.key(0)
-    if jax.eval_shape(_begin(sampler, problem), x, key) is None:
+    if jax.eval_shape(_start(sampler, problem), x, key) is None:
         return False
     try:
         jax.eval_shape(_path(sampler, problem), x, key)
@@ -185,7 +185,7 @@ def _path(sampler: Sampler, problem: Problem) -> Callable[[Vector, Array], Vecto
 
     def path(x: Vector, key: Array) -> Vector:
         keys = jax.random.split(key, _STEPS + 1)
-        state = _begin(sampler, problem)(x, keys[0])
+        state = _start(sampler, problem)(x, keys[0])
         end, _ = steps_from(sampler, state, keys[1:])
         return problem.to_vector({name: end.z[name] for name in problem.names})
 

@@ -65,7 +65,7 @@ def get(
     for path in written:
         show(f"wrote {path}")
     if not written:
-        show(f"{name} is in {folder / name} already, and is right.")
+        show(f"{name} is already in {folder / name}, and its checksums are right.")
     missing = [file.name for file in dataset.files if not file.address]
     if missing:
         show(f"Not published, so not downloaded: {', '.join(missing)}.")
@@ -74,10 +74,10 @@ def get(
 
 @app.command()
 def check(
-    name: Annotated[str | None, typer.Argument(help="A data set. Default: all that are there.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A data set. Default: all that are stored.")] = None,
     data_dir: DataFolder = None,
 ) -> None:
-    """Compare the stored files with their check sums; exit code 1 if one is wrong or none is there."""
+    """Compare the stored files with their checksums; exit code 1 if one is wrong or none is there."""
     from fokker.datasets.download import check_file
     from fokker.datasets.folder import data_folder
 
@@ -92,7 +92,7 @@ def check(
         show(f"{dataset.name}/{file}: {status}")
     num_there = sum(status.path is not None for _, status in shown)
     if not num_there:
-        show(f"no known data set is in {folder}.")
+        show(f"{folder} contains no known data set.")
     has_wrong = any(status.is_right is False for _, status in shown)
     raise typer.Exit(1 if has_wrong or not num_there else 0)
 

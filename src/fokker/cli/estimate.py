@@ -98,9 +98,9 @@ def estimate(
         f"time to the last draw: about {_time(compiling + (steps + warm_up) / speed)}: "
         + _parts(compiling, warm_up, steps, speed)
         + search,
-        f"memory: about {_size(memory)}, measured in a trial, with what the report will take; the data are "
+        f"memory: about {_size(memory)}, measured in a trial, including the report; the data take "
         f"{_size(_data_bytes(target))}, the draws {_size(num_draws * size)}",
-        f"disk: at most {_size(disk)} for draws, less as they are compressed; {_size(_free(out))} are free",
+        f"disk: at most {_size(disk)} for draws, before compression; {_size(_free(out))} free",
     ]
     if disk > _free(out):
         lines.append("the draws may not fit on the disk: take a larger --thin or another --out")
@@ -112,8 +112,8 @@ def _search_text(target: Target, make: Any, call: Options, seconds: float) -> st
     of_trials = dataclasses.replace(call, key=key_of_seed(call.seed))
     searching, halving = time_of_tuning(target, make, of_trials, seconds)
     return (
-        f"; before it about {_time(searching)} for the search of a step size, and {_time(halving)} more each "
-        "time it has to be halved: --step-size saves them"
+        f"; before it about {_time(searching)} to search for a step size, and {_time(halving)} more each "
+        "time it has to be halved: --step-size avoids this"
     )
 
 
@@ -141,17 +141,17 @@ def output(
         if not (out / JOURNAL).exists():
             return "a new run"
         return (
-            "a new run; it continues with the warm-up that is there, if the model, the data and all "
-            "arguments are the same, which is not compared here"
+            "a new run; it continues with the stored warm-up if the model, the data and all arguments are "
+            "the same, which is not compared here"
         )
     try:
         check_same_settings(out, settings)
         call = Options(**{**options, "out": out, "progress": False})
         run = prepared(Call(target, sampler, call, writes=False))
     except (ValueError, TypeError) as error:
-        return f"where this call would be refused: {translated(error)}"
+        return f"this call would be refused: {translated(error)}"
     done, total = run.recording.done, run.plan.total
-    return f"continuing the run that is there, after {done:,} of {total:,} steps"
+    return f"continuing the stored run, after {done:,} of {total:,} steps"
 
 
 def _parts(compiling: float, warm_up: int, steps: int, speed: float) -> str:

@@ -88,7 +88,7 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, quantiles: S
 def _what_is_left(out: Path) -> str:
     """What is on disk of a run that was ended at once."""
     if has_run(out):
-        state = "interrupted; the draws until the last checkpoint are kept."
+        state = "interrupted; the draws up to the last checkpoint are kept."
     elif (out / JOURNAL).exists():
         state = "ended before the first step; what was learned in tuning or warm-up so far is kept."
     else:
@@ -128,22 +128,26 @@ def doubts_about(folder: Path) -> str | None:
     except (FileNotFoundError, ValueError):
         return "this run has no verdict yet: it is running, or `fokker resume` continues it"
     if verdict["taken"] != read_checkpoint(folder).description["taken"]:
-        return f"this run has gone on since its last report, when {opinion}"
+        return f"this run has continued since its last report, when {opinion}"
     return None if verdict["is_trusted"] else f"{opinion} (all in {folder / REPORT})"
 
 
 @contextlib.contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """Make the folder of a run; where an error ends it before anything is written, remove what was made."""
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    """Make the folder of a run; where an error ends it before anything is written, remove it again."""
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     try:
         yield
     except Exception as error:
-        if made and not isinstance(error, BlockingIOError) and {x.name for x in folder.iterdir()} <= {LOCK}:
+        if (
+            created
+            and not isinstance(error, BlockingIOError)
+            and {x.name for x in folder.iterdir()} <= {LOCK}
+        ):
             (folder / LOCK).unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # not empty any more
-                for path in made:
+                for path in created:
                     path.rmdir()
         raise
 

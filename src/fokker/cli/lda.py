@@ -11,7 +11,7 @@ from fokker.cli.console import show
 from fokker.cli.help import Group
 from fokker.cli.lda_infer import export, infer
 from fokker.cli.lda_options import option, parsed, with_settings
-from fokker.cli.lda_run import INTERRUPTED, begin, execute, print_by_first_only, resumed
+from fokker.cli.lda_run import INTERRUPTED, execute, print_by_first_only, resumed, start
 from fokker.cli.lda_trends import trends
 from fokker.cli.options import Coordinator, Process, Processes
 from fokker.models.declared import declared_in
@@ -229,7 +229,7 @@ def _single_run(
     skip: bool,
     **new: Any,
 ) -> int:
-    """The exit code of a run with one number of topics. `new`: further arguments of `begin`."""
+    """The exit code of a run with one number of topics. `new`: further arguments of `start`."""
     from fokker.models.topics.starting import is_unfinished
     from fokker.models.topics.together import led_by_first
 
@@ -238,7 +238,7 @@ def _single_run(
         run = resumed(folder, {**reading, **settings}, passes, new["mixtures"], threads)
         show(f"continuing after {run.plan.position:,} documents of {run.corpus.source.label}")
     else:
-        started = begin(reading, Settings(**settings, threads=threads), folder, overwrite=overwrite, **new)
+        started = start(reading, Settings(**settings, threads=threads), folder, overwrite=overwrite, **new)
         if started is None:
             return INTERRUPTED
         run = started

@@ -95,7 +95,7 @@ def export(
     corpus = loaded.open_run(folder)
     with Progress("inferring mixtures", corpus.size, unit="documents") as progress:
         exported = Exported.of(loaded, corpus, seed, progress.update)
-        progress.begin(f"writing files for {tool}", unit=None)
+        progress.start_part(f"writing files for {tool}", unit=None)
         paths = write(exported, tool, out or folder / tool)
     if summary := corpus.tally.sentence():
         show_error(translated(summary))

@@ -56,7 +56,7 @@ class RunProgress:
             raise Stopped
         if description != self._description:
             self._description = description
-            self._progress.begin(description, total, unit=unit, completed=completed)
+            self._progress.start_part(description, total, unit=unit, completed=completed)
         self._progress.update(completed, total=total)
 
     def update(self, run: Run) -> None:

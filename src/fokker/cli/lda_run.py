@@ -30,7 +30,7 @@ def print_by_first_only() -> None:
     console.quiet = errors.quiet = not is_first()
 
 
-def begin(
+def start(
     reading: dict[str, Any],
     settings: "Settings",
     folder: Path,
@@ -101,11 +101,13 @@ def _message(run: "Run") -> str:
     if exact := settings.num_exact_passes(run.plan.passes):
         passes += f" (the last {exact} exact)"
     num_documents = min(settings.start_documents, run.plan.length or settings.start_documents)
-    start = f"first topics from {num_documents:,} documents" if num_documents else "random first topics"
+    first_topics = (
+        f"first topics from {num_documents:,} documents" if num_documents else "random first topics"
+    )
     return (
         f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words{without}; "
         f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, {passes}, "
-        f"|S| {total}, {run.reading.held_out:,} documents held out; {start}; writing to {run.folder}"
+        f"|S| {total}, {run.reading.held_out:,} documents held out; {first_topics}; writing to {run.folder}"
     )
 
 

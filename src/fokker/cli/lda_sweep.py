@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fokker._core.files import read_json, write_text
 from fokker.cli.console import show
-from fokker.cli.lda_run import INTERRUPTED, begin, learn, resumed
+from fokker.cli.lda_run import INTERRUPTED, learn, resumed, start
 from fokker.models.topics.files import CHECKPOINT, PREVIOUS, SUMMARY, folder_of
 from fokker.models.topics.settings import Settings
 
@@ -113,7 +113,7 @@ class Sweep:
             run = resumed(folder, {}, self.passes, self.mixtures, threads)
             show(f"{topics} topics: continuing after {run.plan.position:,} documents")
             return run
-        return begin(
+        return start(
             self.reading,
             Settings(**self.settings, topics=topics, threads=threads),
             folder,

@@ -55,7 +55,7 @@ def trends(
     ] = None,
     bin: Annotated[
         Bin | None,
-        option("Take the values for dates, and group them.", "the values as they are"),
+        option("Treat the values as dates, and group them.", "the values as they are"),
     ] = None,
     per: Annotated[Per, typer.Option(help=_PER)] = Per.words,
     no_sampling: Annotated[bool, typer.Option("--no-sampling", help=_NO_SAMPLING)] = False,

@@ -29,7 +29,7 @@ def ratings(
     passes: Annotated[int | None, option("Passes over the ratings. Default: 100.")] = None,
     test: Annotated[float, option("The share of ratings to hold out and be tested on.")] = 0.2,
     repeated: Annotated[str, option(_REPEATED)] = "refuse",
-    user: Annotated[str | None, option("Someone to recommend items to, by their identifier.")] = None,
+    user: Annotated[str | None, option("The identifier of a user to recommend items to.")] = None,
     out: Annotated[Path, option("Folder for model.npz and report.html.")] = Path("fokker-ratings"),
     seed: Seed = 0,
 ) -> None:

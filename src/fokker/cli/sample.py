@@ -80,25 +80,25 @@ def _options_of_run(context: typer.Context) -> dict[str, Any]:
     """What `fokker sample` was given, as a run stores it; raise for what is not known."""
     from fokker.cli.settings import parse_list, parse_settings
 
-    given = context.params
+    parameters = context.params
     for flag, value, known in (
-        ("--start", given["start"], ("init", "mode")),
-        ("--gradient", given["gradient"], ("minibatch", "control-variates")),
+        ("--start", parameters["start"], ("init", "mode")),
+        ("--gradient", parameters["gradient"], ("minibatch", "control-variates")),
     ):
         if value not in known:
             raise CommandError(f"{flag} is one of {', '.join(known)}, not {value!r}.")
-    if given["gradient"] != "minibatch" and given["batch_size"] is None:
-        raise CommandError(f"--gradient {given['gradient']} is about minibatches: give --batch-size.")
-    missing = given["missing"]
-    return {name: given[name] for name in given if name not in (*_OF_THE_CALL, *_TEXT_OPTIONS)} | {
-        "data": given["data"] or [],
-        "columns": parse_list(given["columns"]) or None,
-        "categories": dict.fromkeys(parse_list(given["categories"])),
-        "dates": parse_list(given["dates"]),
-        "text": {name: given[name] for name in _TEXT_OPTIONS}
+    if parameters["gradient"] != "minibatch" and parameters["batch_size"] is None:
+        raise CommandError(f"--gradient {parameters['gradient']} is about minibatches: give --batch-size.")
+    missing = parameters["missing"]
+    return {name: parameters[name] for name in parameters if name not in (*_OF_THE_CALL, *_TEXT_OPTIONS)} | {
+        "data": parameters["data"] or [],
+        "columns": parse_list(parameters["columns"]) or None,
+        "categories": dict.fromkeys(parse_list(parameters["categories"])),
+        "dates": parse_list(parameters["dates"]),
+        "text": {name: parameters[name] for name in _TEXT_OPTIONS}
         | {"missing": None if missing is None else parse_list(missing)},
-        "settings": parse_settings(given["settings"] or [], context.meta.get(_SETTINGS)),
-        "precision": "double" if given["double"] else None,
+        "settings": parse_settings(parameters["settings"] or [], context.meta.get(_SETTINGS)),
+        "precision": "double" if parameters["double"] else None,
     }
 
 
@@ -235,7 +235,7 @@ def predict(
     overwrite: Annotated[bool, option("Replace an existing file.", None, "--overwrite")] = False,
     model: Model = None,
     quantiles: Quantiles = QUANTILES,
-    draws: Annotated[int, option("The most draws to use, evenly spaced.", min=1)] = 1000,
+    draws: Annotated[int, option("The largest number of draws to use, evenly spaced.", min=1)] = 1000,
     seed: Annotated[int, option("Seed of the noise, where predict takes a key.")] = 0,
 ) -> None:
     """Predict new rows with the draws of a run: mean, sd and quantiles of each, in the order of the rows.
@@ -258,7 +258,7 @@ def predict(
     if out.is_dir():
         raise CommandError(f"--out {out} is a folder: give the name of a file.")
     if out.exists() and not overwrite:
-        raise CommandError(f"--out {out} is there already: give another name, or --overwrite.")
+        raise CommandError(f"--out {out} exists already: give another name, or --overwrite.")
     options = read_command(folder, model, data)
     doubts = doubts_about(folder)
     if doubts is not None:

@@ -1,4 +1,4 @@
-"""The known data sets: what they are, on which terms, where from, and the check sums of their files."""
+"""The known data sets: what they are, on which terms, where from, and the checksums of their files."""
 
 import difflib
 import tomllib

@@ -31,7 +31,7 @@ class DownloadError(OSError):
 
 @dataclass(frozen=True)
 class FileStatus:
-    """A file of a data set: `is_right` is None if it is not there, or if its check sum is not known."""
+    """A file of a data set: `is_right` is None if it is not there, or if its checksum is not known."""
 
     file: DataFile
     path: Path | None
@@ -41,7 +41,7 @@ class FileStatus:
         if self.path is None:
             return "not there"
         if self.is_right is None:
-            return "there; its check sum is not known"
+            return "present; its checksum is not known"
         return "right" if self.is_right else "WRONG: delete it, and download or copy it again"
 
 
@@ -51,7 +51,7 @@ def checksum(path: Path) -> str:
 
 
 def check_file(folder: Path, dataset: DataSet, file: DataFile) -> FileStatus:
-    """Compare a stored file with its check sum."""
+    """Compare a stored file with its checksum."""
     path = stored_file(folder, dataset.name, file)
     if path is None or not file.sha256:
         return FileStatus(file, path, None)

@@ -56,7 +56,7 @@ def none_of(draws: PyTree[Any]) -> Quantities:
     return Quantities([], np.zeros((*shape_of_draws(draws), 0)))
 
 
-def given(quantities: Any, draws: PyTree[Any]) -> Quantities:
+def as_quantities(quantities: Any, draws: PyTree[Any]) -> Quantities:
     """Those of the user: a function of theta, an array chain × draw × k, or a dictionary of them by name."""
     if quantities is None:
         return none_of(draws)

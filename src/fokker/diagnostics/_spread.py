@@ -182,7 +182,7 @@ def _advice(trace: "Trace", have_mixed: bool) -> str:
     """What to do about a bias that stays: by what the sampler is, and by whether its chains agree."""
     assert trace.origin is not None
     if not have_mixed and not trace.origin.sampler.is_exact:
-        return "the chains do not agree yet, which may be the reason (see R-hat): mend that first"
+        return "the chains do not agree yet, which may be the reason (see R-hat): fix that first"
     if any(is_half(leaf) for leaf in jax.tree.leaves(trace.state)):  # the draws themselves have 32 bits
         return (
             "theta is stored in 16 bits, whose rounding adds noise, the more the smaller the steps: use "

@@ -61,7 +61,7 @@ def kinetic_temperature(
     text = f"the kinetic temperature is {mean:.3g} instead of {wanted:.3g}"
     if spread is not None and spread.judged.any() and spread.detectable[1] <= _TEMPERATURE_BAD:
         return [], [] if is_wrong else [
-            f"{text}; this is of the momentum only: theta itself was compared with the target"
+            f"{text}; this concerns the momentum only: theta itself was compared with the target"
         ]
     is_bad = not abs(mean - wanted) <= _TEMPERATURE_BAD * wanted
     cause = "the step is too large, or the gradient's noise is too strong for the friction"

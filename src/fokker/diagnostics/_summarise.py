@@ -15,7 +15,7 @@ from fokker.diagnostics._convergence import Context, Statistics, agreement_of, c
 from fokker.diagnostics._findings import Cause, Finding, Grade
 from fokker.diagnostics._gradients import log_densities
 from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
-from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, none_of
+from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, as_quantities, none_of
 from fokker.diagnostics._spread import Comparison, by_gradients, is_of_stream, target_of, why_not_compared
 from fokker.diagnostics._tails import heavy_tails, tail_findings
 from fokker.diagnostics.halving import step_halving
@@ -44,7 +44,7 @@ def summarise(
     if draws < _FEWEST:
         remedy = "take more steps" if trace.stopped is None else f"the run ended early: {trace.stopped}"
         raise ValueError(f"{draws} draws per chain are too few for a summary; {remedy}.")
-    own = given(quantities, trace.samples)
+    own = as_quantities(quantities, trace.samples)
     has_many = scalars_per_draw(trace.samples) > MOST_SCALARS
     summary = (_of_many if has_many else _of_scalars)(trace, own, gradients, halving, probabilities)
     if trace.settings.get("temperature", 1.0) == 0:

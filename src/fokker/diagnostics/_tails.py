@@ -72,7 +72,7 @@ def tail_exponents(
     (θ_i - c) ∂_iU/T is α + 1 on average over the outermost draws. It is that of the target itself, also where
     the chain visits the tail too rarely; two standard errors are added. Infinite for too few draws.
     """
-    flat, slopes = (x.reshape(-1, x.shape[2]) for x in (draws, gradients))
+    flat, flat_gradients = (x.reshape(-1, x.shape[2]) for x in (draws, gradients))
     number = max(_FEWEST_OUTERMOST, int(_OUTERMOST * len(flat)))
     if len(flat) < 10 * number:
         return np.full(flat.shape[1], np.inf)
@@ -80,7 +80,7 @@ def tail_exponents(
     order = np.argsort(centred, axis=0)
     bounds = []
     for outermost in (order[:number], order[-number:]):
-        products = np.take_along_axis(centred * slopes, outermost, axis=0)
+        products = np.take_along_axis(centred * flat_gradients, outermost, axis=0)
         error = products.std(axis=0, ddof=1) / np.sqrt(number)
         bounds.append(products.mean(axis=0) - 1 + _ERRORS * error)
     return np.minimum(*bounds)
@@ -105,9 +105,9 @@ def is_flat_outwards(
     places = np.repeat(np.median(flat, axis=0)[None], distances.size, axis=0)
     places[np.arange(distances.size), np.repeat(suspects, distances.shape[1])] += distances.reshape(-1)
     with np.errstate(invalid="ignore", over="ignore"):
-        slopes = potential.at(places)[1].reshape(*distances.shape, -1) / temperature
-        slopes = np.take_along_axis(slopes, suspects[:, None, None], axis=2)[:, :, 0]
-        falls = ~(distances * slopes <= 1)  # what is not finite is no longer flat
+        gradients = potential.at(places)[1].reshape(*distances.shape, -1) / temperature
+        gradients = np.take_along_axis(gradients, suspects[:, None, None], axis=2)[:, :, 0]
+        falls = ~(distances * gradients <= 1)  # what is not finite is no longer flat
     return not falls.reshape(len(suspects), 2, _FAR.size).any(axis=2).all()
 
 

@@ -61,7 +61,7 @@ def _check_path(name: str, path: str | Path) -> None:
     if not is_read or not Path(path).is_file():
         what = "a folder" if Path(path).is_dir() else "a file of another format"
         raise ValueError(
-            f"{name} is the path {str(path)!r}, {what}: files of .npy and .parquet are read here. Read a "
+            f"{name} is the path {str(path)!r}, {what}: .npy and .parquet files are read here. Read a "
             "table of text by pandas.read_csv, or let `fokker sample` read it."
         )
 

@@ -33,7 +33,7 @@ _NOISE = 2.0**-44
 
 _CENTRE = "subtract a constant where the data are prepared"
 _OWN_TYPE = "if such differences do not matter, give it as x.astype(np.float32)"
-DOUBLE = "compute in double precision, as by fk.Posterior(…, precision='double')"
+DOUBLE = "compute in double precision, for example by fk.Posterior(…, precision='double')"
 
 
 class PrecisionError(ValueError):

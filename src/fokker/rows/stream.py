@@ -160,7 +160,7 @@ class Stream:
                 self._has_warned = True
                 warnings.warn(
                     f"a batch of {shapes[0][0]} rows was left out, since the first has {self.batch_size}: "
-                    "make all batches of one length, as by drop_last=True.",
+                    "make all batches of one length, for example by drop_last=True.",
                     RuntimeWarning,
                     stacklevel=2,
                 )
@@ -239,7 +239,7 @@ def _cast(name: str, values: np.ndarray, first: np.dtype) -> np.ndarray:
         example = values[tuple(np.argwhere(~is_same)[0])]
         raise RowsError(
             f"{name} has values of the type {own}, but those of the first batch are {first}, which cannot "
-            f"store {example}: convert all batches to one type, as by .astype(np.float32)"
+            f"store {example}: convert all batches to one type, for example by .astype(np.float32)"
         )
     return cast
 

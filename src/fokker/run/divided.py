@@ -55,7 +55,7 @@ def prepare_states(run: Path) -> None:
     folder = run / STATES
     if check_own(folder) and not (folder / _MARK).is_file() and os.listdir(folder):
         raise ValueError(
-            f"{folder} has other things than the states of a run in it, and they would be written there: "
+            f"{folder} has files in it that are not states of a run, which would be written there: "
             "move or remove it, or give another folder."
         )
     folder.mkdir(exist_ok=True)

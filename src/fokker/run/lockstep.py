@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from fokker._core.count import Count
 from fokker._core.packing import can_join, join_words, split_words
-from fokker._core.parts import dealt
+from fokker._core.parts import sharded
 from fokker._core.random import fold_in_step
 from fokker._core.state import dimension
 from fokker.batches import BatchScheme, WindowBatches
@@ -212,7 +212,7 @@ def _all_steps(
 
     def noise_of(step_keys: Array) -> Any:
         """The noise of one step of all chains."""
-        return dealt(jax.vmap(sampler.draw)(step_keys, chains.states), 1)
+        return sharded(jax.vmap(sampler.draw)(step_keys, chains.states), 1)
 
     def step(t: Array, drawn: PyTree[Array], chains: Chains) -> Chains:
         number = task.first + t.astype(jnp.uint32)
@@ -226,7 +226,7 @@ def _all_steps(
             return state, jnp.asarray(sound), info.stats
 
         states, sound, stats = jax.vmap(one)(chains.states, drawn)
-        states = dealt(states, 1)
+        states = sharded(states, 1)
         size = sampler.own_step_size
         if callable(size):
             sound &= jnp.all(step_size_at(size, number) >= 0)
@@ -250,10 +250,10 @@ def _all_steps(
                 return jax.tree.map(lambda new, old: jnp.where(counts, new, old), added, moments)
 
             moments = jax.vmap(add)(chains.moments, chains.states, chains.sound)
-            chains = chains._replace(moments=dealt(moments, 1))
+            chains = chains._replace(moments=sharded(moments, 1))
         write = jax.lax.dynamic_update_index_in_dim
         recorded = join_words(values, 1) if is_joined else values
-        return chains, dealt(jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, recorded), 2)
+        return chains, sharded(jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, recorded), 2)
 
     def some_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
         """Steps from `first` up to `end` of the block, at most `length` of them."""
@@ -294,7 +294,7 @@ def _all_steps(
     is_joined = form.known and form.each_step and can_join(observed)
     if is_joined:
         shapes = jax.eval_shape(lambda: join_words(observe(chains), 1))
-    blank = dealt(jax.tree.map(lambda x: jnp.zeros((program.rows, *x.shape), x.dtype), shapes), 2)
+    blank = sharded(jax.tree.map(lambda x: jnp.zeros((program.rows, *x.shape), x.dtype), shapes), 2)
     carry = (chains, blank)
     if form.each_step:
         chains, out = many_steps(jnp.zeros((), jnp.int32), task.draws * task.thin, carry)
@@ -308,4 +308,4 @@ def _all_steps(
     finite = jax.vmap(all_finite)(chains.states)
     if "position" in out:
         out["sound"] &= jax.vmap(jax.vmap(all_finite))(out["position"])
-    return dealt(chains, 1), (finite, chains.sound), out
+    return sharded(chains, 1), (finite, chains.sound), out

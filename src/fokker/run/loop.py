@@ -114,7 +114,7 @@ class Run:
             # How a run on disk continues depends on who reads this: a script, or a person at a terminal.
             how = "; trace.resume() continues" if self.folder is None else ""
             stopped = f"interrupted after {done:,} of {total:,} steps{how}"
-        states, moments = self.devices.kept((self.chains.states, self.chains.moments))
+        states, moments = self.devices.lasting((self.chains.states, self.chains.moments))
         if self.folder is None:
             parts = self.recording.gathered, moments, states, stopped, self._settings(), self.started.origin
             return self._explained(Trace.gather(*parts, self.resumed, losses))

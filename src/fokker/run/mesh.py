@@ -3,7 +3,7 @@
 A compiled program runs on every device of a mesh, by `jax.shard_map`: it is the program of a single device
 with some of the chains, and with sums over the devices that divide the rows of a batch. Devices with other
 chains exchange nothing with it. Devices along `parameters` divide each large array of a chain: XLA partitions
-the program among them (`fokker._core.parts.dealt`). Between programs, what was recorded and the states are
+the program among them (`fokker._core.parts.sharded`). Between programs, what was recorded and the states are
 gathered: every process has them all, and what is written down does not depend on the mesh.
 """
 
@@ -23,7 +23,7 @@ from jaxtyping import Array, PyTree
 from fokker._core.parts import CHAINS, DATA, PARAMETERS, axes_of_shares
 from fokker.batches import BatchScheme
 from fokker.run.processes import by_first, first_ones, is_first
-from fokker.run.shares import Dealt, Read, shared_batches, shared_sampler
+from fokker.run.shares import Read, Shards, shared_batches, shared_sampler
 from fokker.samplers.contract import Sampler
 
 Result = TypeVar("Result")
@@ -80,7 +80,7 @@ class OneDevice:
         return jax.eval_shape(lambda: tree)
 
     def starting(self) -> contextlib.AbstractContextManager[Any]:
-        """While it lasts, arrays that `fokker._core.parts.dealt` returns lie as those of a run."""
+        """While it lasts, arrays that `fokker._core.parts.sharded` returns lie as those of a run."""
         return contextlib.nullcontext()
 
     def box(self, chains: int, rows: int) -> tuple[slice, slice]:
@@ -95,7 +95,7 @@ class OneDevice:
         """Results of a program, on this process's first device."""
         return tree
 
-    def kept(self, tree: PyTree[Any]) -> PyTree[Any]:
+    def lasting(self, tree: PyTree[Any]) -> PyTree[Any]:
         """The same for states that outlive the run."""
         return tree
 
@@ -151,9 +151,9 @@ class OnMesh:
         shared = shared_batches(batches, self.parts, self._deal)
         return tuple(
             jax.tree.map(
-                lambda x: x if isinstance(x, Dealt) else self.on_all(x),
+                lambda x: x if isinstance(x, Shards) else self.on_all(x),
                 tree,
-                is_leaf=lambda x: isinstance(x, Dealt),
+                is_leaf=lambda x: isinstance(x, Shards),
             )
             for tree in (sampler, shared)
         )
@@ -168,14 +168,14 @@ class OnMesh:
 
     def on_all(self, tree: PyTree[Any]) -> PyTree[Any]:
         """Arrays that every device has."""
-        return jax.tree.map(lambda x: self._placed(x, P()), tree)
+        return jax.tree.map(lambda x: self._on_device(x, P()), tree)
 
     def by_chain(self, tree: PyTree[Any]) -> PyTree[Any]:
         """Arrays whose first axis runs over chains, each with the device of its chain.
 
         The numbers are those of the first process, lest the same chain differ between devices.
         """
-        return jax.tree.map(lambda x: self._placed(x, self._spec_of_chains(x)), self.same(tree))
+        return jax.tree.map(lambda x: self._on_device(x, self._spec_of_chains(x)), self.same(tree))
 
     carried = by_chain
 
@@ -187,7 +187,7 @@ class OnMesh:
 
         With many processes that is where each of them has its start.
         """
-        return NamedSharding(self.mesh, self._spec_of_chains(x)) if self._is_dealt_here else None
+        return NamedSharding(self.mesh, self._spec_of_chains(x)) if self._is_sharded_here else None
 
     def shapes_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
         """The shapes of as many chains as one device has."""
@@ -195,23 +195,23 @@ class OnMesh:
         return jax.eval_shape(lambda: jax.tree.map(lambda x: x[: x.shape[0] // number], tree))
 
     def starting(self) -> contextlib.AbstractContextManager[Any]:
-        """While it lasts, arrays that `fokker._core.parts.dealt` returns lie as those of a run.
+        """While it lasts, arrays that `fokker._core.parts.sharded` returns lie as those of a run.
 
         Not with many processes, which check the start each for itself.
         """
-        return jax.set_mesh(self.mesh) if self._is_dealt_here else contextlib.nullcontext()
+        return jax.set_mesh(self.mesh) if self._is_sharded_here else contextlib.nullcontext()
 
     @property
-    def _is_dealt_here(self) -> bool:
+    def _is_sharded_here(self) -> bool:
         """Whether arrays are divided among devices that are all of this process."""
         return self.shares > 1 and not self.is_shared
 
-    def _placed(self, x: Any, spec: P) -> Any:
+    def _on_device(self, x: Any, spec: P) -> Any:
         if not eqx.is_array(x) or getattr(getattr(x, "sharding", None), "mesh", None) == self.mesh:
             return x
         if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(
-                self._placed(jax.random.key_data(x), spec), impl=jax.random.key_impl(x)
+                self._on_device(jax.random.key_data(x), spec), impl=jax.random.key_impl(x)
             )
         values = np.asarray(x)
         return jax.make_array_from_callback(
@@ -243,7 +243,7 @@ class OnMesh:
             shape = (x.shape[0], chains, batch_size, *x.shape[3:])
             return jax.make_array_from_callback(shape, NamedSharding(self.mesh, P(None, CHAINS, DATA)), block)
 
-        of_chains = jax.tree.map(lambda x: self._placed(x, P(None, CHAINS)), rows)
+        of_chains = jax.tree.map(lambda x: self._on_device(x, P(None, CHAINS)), rows)
         return Read(of_chains, jax.tree.map(placed, values))
 
     def gathered(self, tree: PyTree[Any]) -> PyTree[Any]:
@@ -251,13 +251,13 @@ class OnMesh:
 
         What need not fit on one device stays where it is: NumPy puts its parts together.
         """
-        if self._is_dealt_here:
+        if self._is_sharded_here:
             return tree
         arrays, rest = eqx.partition(tree, lambda x: isinstance(x, jax.Array))
         local = jax.tree.map(lambda x: x.addressable_data(0), self._replicate(arrays))
         return eqx.combine(local, rest)
 
-    def kept(self, tree: PyTree[Any]) -> PyTree[Any]:
+    def lasting(self, tree: PyTree[Any]) -> PyTree[Any]:
         """The same for states that outlive the run; divided ones in the host's memory, for any other mesh."""
         gathered = self.gathered(tree)
         return jax.device_get(gathered) if self.shares > 1 else gathered
@@ -300,11 +300,11 @@ def _start(index: tuple[slice, ...] | None) -> int:
     return index[0].start or 0 if index else 0
 
 
-def _spec(part: Read | Dealt | Array) -> Any:
+def _spec(part: Read | Shards | Array) -> Any:
     """How what is not by chain lies on the devices."""
     if isinstance(part, Read):
         return Read(P(None, CHAINS), P(None, CHAINS, DATA))
-    return P(DATA) if isinstance(part, Dealt) else P()
+    return P(DATA) if isinstance(part, Shards) else P()
 
 
 def on_every_device(
@@ -320,7 +320,7 @@ def on_every_device(
     """
     arrays, rest = eqx.partition((shared, by_chain), eqx.is_array)
     specs = (
-        jax.tree.map(_spec, arrays[0], is_leaf=lambda x: isinstance(x, Dealt | Read)),
+        jax.tree.map(_spec, arrays[0], is_leaf=lambda x: isinstance(x, Shards | Read)),
         jax.tree.map(lambda x: P(CHAINS), arrays[1]),
     )
     out_specs = jax.tree.map(lambda axis: P(*[None] * axis, CHAINS), out)
@@ -328,7 +328,7 @@ def on_every_device(
     def on_one(shared: PyTree[Any], by_chain: PyTree[Array]) -> Any:
         return function(*eqx.combine((shared, by_chain), rest))
 
-    # XLA divides the program along `parameters`, from how its inputs lie and what `dealt` says inside.
+    # XLA divides the program along `parameters`, from how its inputs lie and what `sharded` says inside.
     names = {CHAINS, DATA} if mesh.shape[PARAMETERS] > 1 else set(AXES)
     return jax.shard_map(
         on_one, mesh=mesh, in_specs=specs, out_specs=out_specs, axis_names=names, check_vma=False

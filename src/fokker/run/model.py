@@ -117,7 +117,7 @@ def predictive(
         )
     target = target_of(trace)
     if not isinstance(target, Target):
-        raise TypeError("this trace knows no model that could draw data: give a function and data.")
+        raise TypeError("this trace has no model that could draw data: give a function and data.")
     return target.predictive_at(_thinned(trace, thin), key)
 
 

@@ -144,7 +144,7 @@ def optax(
         ) from error
     _check_sampler(sampler)
     if key is None or isinstance(key, int):
-        raise TypeError(f"key must be a key of JAX, as jax.random.key(0), not {key!r}.")
+        raise TypeError(f"key must be a JAX key, such as jax.random.key(0), not {key!r}.")
     checked: Any = checked_key(key)
     if log_prior is not None and not callable(log_prior):
         raise TypeError(

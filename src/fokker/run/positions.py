@@ -14,7 +14,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.identity import identity_of
 from fokker._core.labels import check_variable_names, named_leaves
-from fokker._core.parts import dealt
+from fokker._core.parts import sharded
 from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, is_function, ravel
 from fokker.dynamics import SDE, Dynamics
@@ -143,14 +143,14 @@ def given_positions(init: Init, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
     """Where each chain starts, as `init` says."""
     number = keys.shape[0]
     if isinstance(init, PerChain):
-        return dealt(init.of(number), 1)
+        return sharded(init.of(number), 1)
     if is_function(init):
-        return dealt(jax.vmap(partial(_drawn, init))(keys[:, 0]), 1)
+        return sharded(jax.vmap(partial(_drawn, init))(keys[:, 0]), 1)
     _check_position(init, "init must be theta, an array or a tree of arrays, or a function of a key; it is")
     # From the host's memory straight to the devices that divide it: it may be too large for one.
-    divided = jax.tree.map(lambda x: dealt(x, 0) if isinstance(x, np.ndarray) else x, init)
-    one = dealt(as_arrays(divided), 0)
-    return dealt(jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), one), 1)
+    divided = jax.tree.map(lambda x: sharded(x, 0) if isinstance(x, np.ndarray) else x, init)
+    one = sharded(as_arrays(divided), 0)
+    return sharded(jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), one), 1)
 
 
 def _drawn(init: Callable[[Key[Array, ""]], PyTree[Array]], key: Key[Array, ""]) -> PyTree[Array]:

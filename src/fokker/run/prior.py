@@ -29,5 +29,5 @@ def prior_predictive(target: Target, draws: int = 1000, *, key: Key[Array, ""]) 
     check_whole("draws", draws)
     checked = checked_key(key)
     if checked is None:
-        raise TypeError("key must be a key of JAX, as jax.random.key(0), not None.")
+        raise TypeError("key must be a JAX key, such as jax.random.key(0), not None.")
     return target.prior_draws(int(draws), checked)

@@ -30,9 +30,10 @@ class Progress:
     speed, the time left and a note; with `unit=None`, for a task that cannot be counted, the time so far. In
     a terminal and in a notebook that is a bar, which is removed at the end. Elsewhere it is a plain line
     every ten seconds, the first after ten seconds. Everything goes to standard error, or to the `console`
-    given. With `enabled=False` nothing is shown. A task of several parts calls `begin` for each further one;
-    while a task within it has a bar of its own, that one is shown in its place. With `compiles`, for a task
-    whose first program may take minutes to compile, the description is "compiling" until units are completed.
+    given. With `enabled=False` nothing is shown. A task of several parts calls `start_part` for each further
+    one; while a task within it has a bar of its own, that one is shown in its place. With `compiles`, for a
+    task whose first program may take minutes to compile, the description is "compiling" until units are
+    completed.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Progress:
     def _add(self, description: str, total: float | None, unit: str | None, completed: float) -> TaskID:
         return self._bar.add_task(description, total=total, completed=int(completed), unit=unit, note="")
 
-    def begin(
+    def start_part(
         self,
         description: str,
         total: float | None = None,

@@ -25,7 +25,7 @@ from fokker.targets.target import Target, TargetWithData
 Deal = Callable[[tuple[int, ...], Any, Callable[[int], np.ndarray]], Array]
 
 
-class Dealt(Module):
+class Shards(Module):
     """Arrays of which each device has a block of consecutive rows: a program sees its own block."""
 
     arrays: PyTree[Any]
@@ -46,11 +46,11 @@ class SharedTarget(TargetWithData):
 
     Ũ is the mean of the estimates Ũ_p that each device makes of its own rows of a batch, equally many each.
     U is Σ_p [U_p + log p(θ)] - log p(θ), where U_p is that of block p of the data alone. `rest`: the last
-    N mod P rows, which all devices have. `dealt` is None where the program needs no pass over the data.
+    N mod P rows, which all devices have. `shards` is None where the program needs no pass over the data.
     """
 
     target: Any
-    dealt: Dealt | None
+    shards: Shards | None
     rest: PyTree[Array] | None
     parts: int = eqx.field(static=True)
 
@@ -68,8 +68,8 @@ class SharedTarget(TargetWithData):
 
     def potential(self, theta: PyTree[Array]) -> Array:
         """U, of which every device computes the part of its own rows."""
-        assert self.dealt is not None
-        own = _with_data(self.target, self.dealt.arrays)
+        assert self.shards is not None
+        own = _with_data(self.target, self.shards.arrays)
         if self.parts == 1:
             return own.potential(theta)
         total = sum_of_parts(theta, _LikelihoodOfRows(own))
@@ -128,7 +128,7 @@ class _PotentialOfBatch(Module):
 
 
 class SharedWindows(Module):
-    """`WindowBatches` whose shuffled rows are dealt out: row j is with device j mod P.
+    """`WindowBatches` whose shuffled rows are divided: row j is with device j mod P.
 
     So every window of n rows has n/P with each device, and they are consecutive there.
     """
@@ -136,7 +136,7 @@ class SharedWindows(Module):
     size: int = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
     parts: int = eqx.field(static=True)
-    dealt: Dealt
+    shards: Shards
 
     place = WindowBatches.place
     places_after = WindowBatches.places_after
@@ -151,7 +151,7 @@ class SharedWindows(Module):
         def window(x: Array) -> Array:
             return jax.lax.dynamic_slice_in_dim(x, place, self.batch_size // self.parts)
 
-        order, rows = self.dealt.arrays
+        order, rows = self.shards.arrays
         return Batch(jax.tree.map(window, rows), window(order), None, 1.0 - self.batch_size / self.size)
 
 
@@ -223,9 +223,9 @@ def shared_sampler(
 
 def _shared_target(target: TargetWithData, reads_all: bool, parts: int, deal: Deal) -> SharedTarget:
     block, left = divmod(target.size, parts)
-    dealt, rest = None, None
+    shards, rest = None, None
     if reads_all:
-        dealt = Dealt(
+        shards = Shards(
             jax.tree.map(
                 lambda x: deal(
                     (block * parts, *x.shape[1:]),
@@ -238,7 +238,7 @@ def _shared_target(target: TargetWithData, reads_all: bool, parts: int, deal: De
         )
         rest = span(target.data, block * parts, left) if left else None
     missing = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), target.data, is_leaf=is_source)
-    return SharedTarget(_with_data(target, missing), dealt, rest, parts)
+    return SharedTarget(_with_data(target, missing), shards, rest, parts)
 
 
 def shared_batches(batches: BatchScheme | None, parts: int, deal: Deal) -> Any:
@@ -248,15 +248,15 @@ def shared_batches(batches: BatchScheme | None, parts: int, deal: Deal) -> Any:
     if isinstance(batches, WindowBatches) and batches.data is not None:
         length = -(-batches.order.shape[0] // parts)
 
-        def dealt(x: Array) -> Array:
+        def shard(x: Array) -> Array:
             def block(part: int) -> np.ndarray:
                 rows = np.asarray(x[part::parts])
                 return np.concatenate([rows, rows[:1]]) if len(rows) < length else rows
 
             return deal((length * parts, *x.shape[1:]), x.dtype, block)
 
-        arrays = jax.tree.map(dealt, (batches.order, batches.data))
-        return SharedWindows(batches.size, batches.batch_size, parts, Dealt(arrays))
+        arrays = jax.tree.map(shard, (batches.order, batches.data))
+        return SharedWindows(batches.size, batches.batch_size, parts, Shards(arrays))
     return batches if parts == 1 else SharedRows(batches, parts)
 
 

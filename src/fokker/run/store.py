@@ -104,7 +104,7 @@ def check_place(folder: Path) -> None:
         if not is_of_run:
             raise _occupied(folder / DESCRIPTION, "is not the description of a run")
     if not is_of_run and not are_own(folder):
-        raise _occupied(folder / DRAWS, "has other things than the draws of a run in it")
+        raise _occupied(folder / DRAWS, "has files in it that are not draws of a run")
 
 
 def _occupied(path: Path, problem: str) -> Exception:
@@ -140,7 +140,7 @@ def _compared(folder: Path, checkpoint: Checkpoint) -> str:
         return f"{checkpoint.problem} The checkpoint before it is used." if checkpoint.problem else ""
     if "id" in own and written.get("id", own["id"]) != own["id"]:
         raise DamagedFileError(
-            f"{folder / CHECKPOINT} and {path} are of two runs: put back the one that was there."
+            f"{folder / CHECKPOINT} and {path} are of different runs: put back the former one."
         )
     if checkpoint.problem:
         return f"{checkpoint.problem} The checkpoint before it is used."
@@ -205,17 +205,17 @@ class Store:
                 for name, x in draws.items()
             }
             self._prepare()
-        begin = self._full
-        has_tail = self.draws > begin
+        start = self._full
+        has_tail = self.draws > start
         joined = {
             name: np.concatenate([self._tail[name], x], axis=1) if has_tail else np.asarray(x)
             for name, x in draws.items()
         }
-        self.draws = begin + next(iter(joined.values())).shape[1]
-        count = self._full - begin
+        self.draws = start + next(iter(joined.values())).shape[1]
+        count = self._full - start
         for name, x in joined.items():
             if count:
-                self._variables[name].write(x[:, :count], begin)
+                self._variables[name].write(x[:, :count], start)
             # A copy, as a view would keep the whole block in memory.
             self._tail[name] = x[:, count:].copy()
 
@@ -254,10 +254,10 @@ def read_draws(
     """
     chunk = int(checkpoint.description["chunk"])
     full = checkpoint.draws // chunk * chunk
-    begin = 0 if most is None else max(0, checkpoint.draws - most) // chunk * chunk
+    start = 0 if most is None else max(0, checkpoint.draws - most) // chunk * chunk
     variables = _variables_of(folder, checkpoint)
     return {
-        name: np.concatenate([variables[f"{group}/{name}"].read(full, begin), x], axis=1)
+        name: np.concatenate([variables[f"{group}/{name}"].read(full, start), x], axis=1)
         for name, x in checkpoint.group(f"tail/{group}").items()
     }
 

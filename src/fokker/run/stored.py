@@ -218,7 +218,7 @@ class StoredTrace(Trace):
     def resume(self, steps: int = 0) -> Trace:
         """Continue where the run ended, with `steps` more, in its folder."""
         if self._call is None:
-            raise ValueError("a trace of fk.open knows no model: call fk.resume(path, target, sampler, …).")
+            raise ValueError("a trace of fk.open has no model: call fk.resume(path, target, sampler, …).")
         return self._call.again(steps=self.settings["steps"] + steps)
 
 

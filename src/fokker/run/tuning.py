@@ -174,9 +174,9 @@ def time_of_tuning(
     fixed, per_step = 0.0, CHAINS * step_seconds
 
     def seconds(half: int) -> float:
-        begin = time.monotonic()
+        start = time.monotonic()
         judged(target, arms[-1].sampler, half, options)  # that with the smallest step
-        return time.monotonic() - begin
+        return time.monotonic() - start
 
     if TRIED * per_step < _SHORT:
         seconds(HALF)  # which compiles

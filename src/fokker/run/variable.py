@@ -130,28 +130,28 @@ class Variable:
             raise ValueError(f"{_METADATA} describes another array")
         return array
 
-    def write(self, draws: np.ndarray, begin: int) -> None:
-        """Write whole chunks of draws from number `begin` on."""
+    def write(self, draws: np.ndarray, start: int) -> None:
+        """Write whole chunks of draws from number `start` on."""
         assert self.records is not None
         stored = draws.astype(self.dtype, copy=False)
-        first = begin // self.chunk_draws
+        first = start // self.chunk_draws
         if 0 not in self.shape:
             count = draws.shape[1] // self.chunk_draws
             self.records += [_digest(part) for part in np.split(stored, count, axis=1)]
             self._unsynced += range(first, first + count)
-        self._put(stored, begin)
+        self._put(stored, start)
 
-    def write_rest(self, draws: np.ndarray, begin: int) -> None:
+    def write_rest(self, draws: np.ndarray, start: int) -> None:
         """Write draws that do not fill a chunk; where there is none before them, without filling it up."""
-        if begin == 0:
+        if start == 0:
             self._make(0, draws.shape[1])
-        self._put(draws.astype(self.dtype, copy=False), begin)
+        self._put(draws.astype(self.dtype, copy=False), start)
 
-    def _put(self, stored: np.ndarray, begin: int) -> None:
-        end = begin + stored.shape[1]
+    def _put(self, stored: np.ndarray, start: int) -> None:
+        end = start + stored.shape[1]
         with naming(self.path):
             self._array.resize((self.chains, end, *self.shape))
-            self._array[:, begin:end] = stored
+            self._array[:, start:end] = stored
 
     def _chunk(self, number: int) -> Path:
         """The file of a chunk."""
@@ -186,20 +186,20 @@ class Variable:
                     if file.read(_CHECKSUM) != record[_DIGEST:]:
                         raise ValueError(_is_another(path))
 
-    def read(self, draws: int, begin: int = 0) -> np.ndarray:
-        """The first draws, or of them those from `begin` on, the first of a chunk.
+    def read(self, draws: int, start: int = 0) -> np.ndarray:
+        """The first draws, or of them those from `start` on, the first of a chunk.
 
         Raises where they are damaged, missing, or others than those that were recorded.
         """
         if draws == 0 or 0 in self.shape:
-            return np.empty((self.chains, draws - begin, *self.shape), self.dtype)
+            return np.empty((self.chains, draws - start, *self.shape), self.dtype)
         with self._reading():
-            skipped = begin // self.chunk_draws
+            skipped = start // self.chunk_draws
             paths = list(self._files(draws))[skipped:]
             array = self._opened("r")
             if array.shape[1] < draws:
                 raise ValueError(f"{array.shape[1]:,} draws in place of {draws:,}")
-            stored = np.asarray(array[:, begin:draws])
+            stored = np.asarray(array[:, start:draws])
             if self.records is not None and paths:
                 parts = np.split(stored, len(paths), axis=1)
                 for path, part, record in zip(paths, parts, self.records[skipped:], strict=True):

@@ -148,7 +148,7 @@ class Watch:
         self._tell(_LOST, lost)
         self._say(
             f"{self.name(lost)} {how}, and {self.name(self.number)} ends. In the folder of the "
-            "run are the draws until its last checkpoint; the same command goes on from there, with as many "
+            "run are the draws up to its last checkpoint; the same command goes on from there, with as many "
             "processes as there are."
         )
         os._exit(1)

@@ -24,12 +24,12 @@ _SOFTWARE = """@software{{fokker,
 def _references() -> dict[str, tuple[str, ...]]:
     """The entries for each sampler, by its name."""
     text = files(samplers).joinpath("references.bib").read_text(encoding="utf-8")
-    found: dict[str, tuple[str, ...]] = {}
+    entries: dict[str, tuple[str, ...]] = {}
     for entry in re.findall(r"^@.*?^\}$", text, re.DOTALL | re.MULTILINE):
         (names,) = _KEYWORDS.findall(entry)
         for name in names.split(", "):
-            found[name] = (*found.get(name, ()), _KEYWORDS.sub("", entry))
-    return found
+            entries[name] = (*entries.get(name, ()), _KEYWORDS.sub("", entry))
+    return entries
 
 
 def cite(sampler: Any) -> str:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import Count
 from fokker._core.module import Module
-from fokker._core.parts import dealt
+from fokker._core.parts import sharded
 from fokker._core.types import Arrays, Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.gradients import Estimator
@@ -351,7 +351,7 @@ def chunk_length(numbers: int) -> int:
 @eqx.filter_jit
 def start_chains(sampler: Sampler, positions: PyTree[Array], keys: Key[Array, " chains"]) -> Any:
     """The first states of many chains."""
-    return dealt(jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys), 1)
+    return sharded(jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys), 1)
 
 
 def all_finite(z: PyTree[Array]) -> Array:

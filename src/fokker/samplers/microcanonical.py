@@ -135,7 +135,7 @@ class Microcanonical(Composed):
         length = (math.sqrt(size) if isinstance(self.L, str) else self.L) if self.partial else None
         dynamics = isokinetic(self.placed.hamiltonian.potential, self.scale, length)  # type: ignore[attr-defined]
         whole = {"theta": theta, "u": jnp.ones(size) / math.sqrt(size)}
-        guessed = "no shapes were given: theta was taken for two numbers. Give its shape by state=…"
+        guessed = "no shapes were given: theta was taken to be two numbers. Give its shape by state=…"
         notes = (guessed,) if state is None else ()
         return Followed(dynamics, whole, spheres=("u",), is_refreshed=not self.partial, notes=notes)
 
@@ -183,7 +183,7 @@ class Microcanonical(Composed):
 
     def _length(self, like: Array) -> Array:
         if isinstance(self.L, str):
-            raise ValueError("L is left to be found: fk.sample finds it with the step size, or give it.")
+            raise ValueError("L has not been found yet: fk.sample finds it with the step size, or give it.")
         return jnp.asarray(self.L, like.dtype)
 
     def move(self, path: Path, state: SamplerState) -> Path:

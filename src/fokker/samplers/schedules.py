@@ -85,7 +85,7 @@ def step_size_at(step_size: StepSize, step: Count | Number) -> Array:
     """ε at a step, of a constant or a schedule."""
     if isinstance(step_size, str):
         raise ValueError(
-            "the step size is left to be found: fk.sample finds it, or fk.tune(target, sampler, …).sampler."
+            "the step size has not been found yet: fk.sample finds it, or fk.tune(target, sampler, …)."
         )
     if not callable(step_size):
         return step_size  # type: ignore[return-value]  # numbers behave as arrays do

@@ -140,7 +140,7 @@ def _checked_values(name: str, leaf: ArrayLike) -> Any:
     if isinstance(values, np.ndarray) and values.dtype.itemsize > _WIDEST.get(values.dtype.kind, math.inf):
         wanted = "complex" if values.dtype.kind == "c" else "float"
         raise TypeError(
-            f"{name} has the type {values.dtype}, which JAX does not have: give numbers of double precision, "
+            f"{name} has the type {values.dtype}, which JAX does not have: give double-precision numbers, "
             f"by .astype({wanted})."
         )
     if isinstance(values, np.ndarray) and values.dtype.kind not in "biufcV":

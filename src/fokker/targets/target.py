@@ -218,7 +218,7 @@ def _short(datum: PyTree[Any]) -> str:
 
 def _cannot_draw(target: Target) -> str:
     return (
-        f"{type(target).__name__} knows densities and cannot draw data: give trace.predict a function of "
+        f"{type(target).__name__} has a density alone and cannot draw data: give trace.predict a function of "
         "theta, rows and keys, or make the target by fk.from_numpyro or fk.from_pymc."
     )
 
