@@ -27,7 +27,8 @@ class Topic:
 
     `prevalence`: its share of the words of all documents. `coherence`, `c_v`, `u_mass`: of its
     first ten words in the held-out and the first training documents; the first is NPMI. `effective_draws`:
-    of the total probability of these ten words, NaN if unknown. `name`: that of its seed words.
+    of the total probability of these ten words, NaN if unknown. `steady_words`: how many are those of both
+    halves of the draws, 10 where it is not used. `name`: that of its seed words.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Topic:
     c_v: float
     u_mass: float
     effective_draws: float
+    steady_words: int = COHERENCE_WORDS
     name: str = ""
 
     @property
@@ -124,6 +126,7 @@ def _topics(model: Model, fit: Fit, prevalence: np.ndarray, probability: float) 
                 float(by_c_v[k]),
                 float(by_u_mass[k]),
                 float(fit.effective_draws[k]),
+                int(fit.steady_words[k]) if fit.prior.is_used[k] else COHERENCE_WORDS,
                 topic.name,
             )
         )
