@@ -97,6 +97,15 @@ class Watching:
         self.said.append(text)
 
 
+PROGRESS = (
+    "reading the corpus",
+    "learning topics",
+    "drawing the topics",
+    "measuring the topics",
+    "drawing the report",
+)
+
+
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -140,7 +149,7 @@ def table(path):
 def test_a_run_finds_the_subjects_and_says_what_it_left_out(finished):
     folder, code, out, err = finished
     # A machine that is slow shows its progress.
-    progress = ("learning topics: ", "drawing the report: ")
+    progress = tuple(f"{what}: " for what in PROGRESS)
     assert (code, [line for line in err.splitlines() if not line.startswith(progress)]) == (0, [])
     assert "190 documents" in out
     assert "5 documents without a known word skipped" in out
