@@ -29,7 +29,6 @@ from fokker.models.topics.coherence import npmi, partnered
 from fokker.models.topics.curve import Evaluation, default_held_out
 from fokker.models.topics.draws import credible_bounds
 from fokker.models.topics.judgement import (
-    FIT,
     TopicWords,
     compare_predictions,
     effective_sample_size,
@@ -47,6 +46,7 @@ from fokker.models.topics.results import Topic, embed_in_plane, hellinger, topic
 from fokker.models.topics.settings import Settings, default_passes
 from fokker.models.topics.starting import resume_run, start_run
 from fokker.models.topics.topic_tokens import TopicTokens
+from fokker.models.topics.wording import FIT
 from marks import long_case
 
 SUBJECTS = (

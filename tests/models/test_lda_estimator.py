@@ -19,8 +19,11 @@ import fokker as fk
 from fokker.corpora import Documents
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.evaluate import identities, mixture_draw, mixtures
-from fokker.models.topics.judgement import FIT, judge
+from fokker.models.topics.judgement import (
+    judge,
+)
 from fokker.models.topics.weights import Weights
+from fokker.models.topics.wording import FIT
 
 pytestmark = pytest.mark.dependencies
 

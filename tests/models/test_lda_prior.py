@@ -264,7 +264,7 @@ def test_pseudo_counts_are_a_prior_of_words():
     draws = []
     for _ in range(2000):
         chain.redraw_pass(1)
-        draws.append(chain.beta_given_pass(1))
+        draws.append(chain.own_beta_given_pass(1))
     concentration = np.array([[3.5, 1.5], [0.5, 2.5], [5.5, 0.5]])
     # Standard errors are below 0.005; five of them.
     np.testing.assert_allclose(np.mean(draws, 0), concentration / concentration.sum(0), atol=0.025)

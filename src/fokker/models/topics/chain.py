@@ -14,7 +14,7 @@ from fokker.models.topics._expected import ExpectedCounts, averaged
 from fokker.models.topics._sums import column_sums
 from fokker.models.topics._uniform import seed_at
 from fokker.models.topics.cir import MIN_THETA
-from fokker.models.topics.collapsed import topics_of_documents
+from fokker.models.topics.collapsed import local_words, topics_of_documents
 from fokker.models.topics.document_prior import DocumentPrior
 from fokker.models.topics.exact import PassCounts
 from fokker.models.topics.learned_prior import LearnedPrior
@@ -325,10 +325,6 @@ class TopicChain:
             number = self.number + (number << _DRAW_BITS)
             self.document_prior.end_pass(self._pass.documents, total, number, tokens)
 
-    def beta_given_pass(self, total: float) -> np.ndarray:
-        """As `own_beta_given_pass`, of all topics."""
-        return self.share.all_topics(self.own_beta_given_pass(total))
-
     def end_pass(self, total: float) -> None:
         """Move θ to an exact draw, with the θ_k· of the start, and begin the next pass."""
         if not self.num_rounds:
@@ -401,9 +397,3 @@ class TopicChain:
                 self._pass.assignments = None
         self.document_prior.restore(without_prefix("document_prior", state))
         self.topics.restore(state)
-
-
-def local_words(documents: Documents) -> tuple[np.ndarray, Documents]:
-    """The distinct words of the documents, and the documents with indices into these as word ids."""
-    words, local_ids = np.unique(documents.words, return_inverse=True)
-    return words, documents._replace(words=local_ids.astype(np.int32))

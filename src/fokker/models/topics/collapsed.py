@@ -198,3 +198,9 @@ def topics_of_documents(documents: Documents, z: np.ndarray, topics: int) -> np.
     rows = np.repeat(np.arange(documents.size), documents.lengths)
     counts = np.bincount(rows * topics + z, minlength=documents.size * topics)
     return counts.reshape(documents.size, topics)
+
+
+def local_words(documents: Documents) -> tuple[np.ndarray, Documents]:
+    """The distinct words of the documents, and the documents with indices into these as word ids."""
+    words, local_ids = np.unique(documents.words, return_inverse=True)
+    return words, documents._replace(words=local_ids.astype(np.int32))

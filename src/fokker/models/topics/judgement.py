@@ -15,6 +15,7 @@ from fokker.models.topics.curve import Evaluation
 from fokker.models.topics.evaluate import HeldOut, split_tokens
 from fokker.models.topics.learned_prior import LearnedPrior
 from fokker.models.topics.model import top_words
+from fokker.models.topics.wording import NOT_EXACT, Wording
 
 # The words of a topic whose seed words are looked for, that are named, and that are measured.
 TABLE_WORDS, TEXT_WORDS, COHERENCE_WORDS = 25, 10, 10
@@ -26,35 +27,13 @@ _MIN_DRAWS, _MIN_EFFECTIVE_DRAWS = 4, 5.0
 _MIN_LATE_EVALUATIONS = 4
 # Two topics that share at least this many of their ten words are the same topic twice: in good fits to AP and
 # NIPS the most is 4. One that has fewer in the second half of the draws than in the first has changed: there
-# it is 7 to 10. Bad topics are a problem if they are more than this share of all, and a note otherwise.
+# it is 5 to 10. Bad topics are a problem if they are more than this share of all, and a note otherwise.
 _MIN_SHARED_WORDS, _MAX_BAD_SHARE = 6, 0.1
 # An incoherent topic is several subjects in one where at least this share of its words belong with others of
 # it: with 2 to 5 topics for 20 subjects it is 0.6 to 0.9, with 20 to 40 for 1 to 3 it is below 0.4.
 _PARTNERED = 0.5
 # Relative decreases of the perplexity from one quarter of the run to the next: for a note, and for a problem.
 _NOTE_DECREASE, _PROBLEM_DECREASE = 0.005, 0.02
-
-
-class Wording(NamedTuple):
-    """What a person can change, as the interface that they use names it: whole sentences, and names."""
-
-    longer: str
-    unsuitable: str
-    less_noise: str
-    exact: str
-    topics: str
-    seed_weight: str
-
-
-FIT = Wording(
-    longer="Increase passes.",
-    unsuitable="Increase passes (a small X needs many), or change step_size.",
-    less_noise="A smaller step_size or a larger batch_size makes the draws less noisy.",
-    exact="Those of fit with passes=2 or more are.",
-    topics="n_components",
-    seed_weight="seed_weight",
-)
-STREAM = FIT._replace(longer="Give more documents to partial_fit.")
 
 
 class TopicWords(NamedTuple):
@@ -270,13 +249,6 @@ def relative_decrease(curve: Sequence[Evaluation]) -> float:
     residuals = log_perplexity - (slope * share + intercept)
     error = np.sqrt(np.sum(residuals**2) / (len(second_half) - 2) / np.sum((share - share.mean()) ** 2))
     return float(-slope / 4) if -slope > 2 * error else 0.0
-
-
-# What is said beside the bounds of draws that come from steps.
-NOT_EXACT = (
-    "The draws come from steps with minibatches: their bounds have the noise of minibatches, are not those "
-    "of the posterior, and may contain the truth much less often."
-)
 
 
 def changed_topics(steady_words: np.ndarray) -> str | None:

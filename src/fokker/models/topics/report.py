@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fokker.models.topics.curve import Evaluation, curve_to_array
-from fokker.models.topics.judgement import NOT_EXACT, changed_topics
+from fokker.models.topics.judgement import changed_topics
 from fokker.models.topics.results import Findings, Topic, bound_names, by_prevalence, embed_in_plane
 from fokker.models.topics.run import Run
 from fokker.models.topics.watcher import Show
+from fokker.models.topics.wording import NOT_EXACT
 from fokker.report.figures import Axis, Figure, Mark, rule
 from fokker.report.page import choice_part, figure_part, page, pairs, table, verdict_part
 

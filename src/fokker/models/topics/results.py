@@ -12,10 +12,16 @@ from fokker.models.topics.curve import Evaluation
 from fokker.models.topics.draws import attainable_probability, credible_bounds
 from fokker.models.topics.evaluate import DocumentScores, mixtures
 from fokker.models.topics.files import csv_text
-from fokker.models.topics.judgement import COHERENCE_WORDS, TEXT_WORDS, Fit, Wording, judge
+from fokker.models.topics.judgement import (
+    COHERENCE_WORDS,
+    TEXT_WORDS,
+    Fit,
+    judge,
+)
 from fokker.models.topics.model import Model
 from fokker.models.topics.run import Run
 from fokker.models.topics.watcher import Show
+from fokker.models.topics.wording import Wording
 
 # The probability of the bounds of words, where there are draws enough.
 _PROBABILITY = 0.9
