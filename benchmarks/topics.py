@@ -214,7 +214,7 @@ def sweeps(path: Path, sizes: Sizes, rounds: int) -> None:
     """Token updates of the E-step, given topics that have been learnt."""
     import numpy as np
 
-    from fokker.models.topics.chain import local_words
+    from fokker.models.topics.collapsed import local_words
     from fokker.models.topics.gibbs import expected_counts
 
     learnt, _, width = load(path)
@@ -360,7 +360,7 @@ def shares(path: Path, sizes: Sizes, rounds: int) -> None:
     import numpy as np
 
     from fokker.models.topics._uniform import seed_at
-    from fokker.models.topics.chain import local_words
+    from fokker.models.topics.collapsed import local_words
     from fokker.models.topics.gibbs import expected_counts
     from fokker.models.topics.settings import SAMPLERS
 

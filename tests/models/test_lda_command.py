@@ -29,12 +29,12 @@ from fokker.models.topics.coherence import npmi, partnered
 from fokker.models.topics.curve import Evaluation, default_held_out
 from fokker.models.topics.draws import credible_bounds
 from fokker.models.topics.judgement import (
-    FIT,
     TopicWords,
     compare_predictions,
     effective_sample_size,
     judge_curve,
     judge_draws,
+    judge_steadiness,
     judge_topics,
     relative_decrease,
 )
@@ -46,6 +46,7 @@ from fokker.models.topics.results import Topic, embed_in_plane, hellinger, topic
 from fokker.models.topics.settings import Settings, default_passes
 from fokker.models.topics.starting import resume_run, start_run
 from fokker.models.topics.topic_tokens import TopicTokens
+from fokker.models.topics.wording import FIT
 from marks import long_case
 
 SUBJECTS = (
@@ -96,6 +97,15 @@ class Watching:
         self.said.append(text)
 
 
+PROGRESS = (
+    "reading the corpus",
+    "learning topics",
+    "drawing the topics",
+    "measuring the topics",
+    "drawing the report",
+)
+
+
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -139,7 +149,7 @@ def table(path):
 def test_a_run_finds_the_subjects_and_says_what_it_left_out(finished):
     folder, code, out, err = finished
     # A machine that is slow shows its progress.
-    progress = ("learning topics: ", "drawing the report: ")
+    progress = tuple(f"{what}: " for what in PROGRESS)
     assert (code, [line for line in err.splitlines() if not line.startswith(progress)]) == (0, [])
     assert "190 documents" in out
     assert "5 documents without a known word skipped" in out
@@ -798,7 +808,7 @@ def verdict(perplexity, unigram, curve, draws, effective_draws):
     parts = (
         compare_predictions(perplexity, unigram, "19 held-out documents", late, COMMAND),
         judge_curve(curve, COMMAND),
-        judge_draws(draws, effective_draws, COMMAND),
+        judge_draws(draws, draws, effective_draws, COMMAND),
     )
     return tuple(x for p in parts for x in p.problems), tuple(x for p in parts for x in p.notes)
 
@@ -845,23 +855,22 @@ def test_the_verdict_is_honest():
     assert "Single draws do worse" in " ".join(verdict(500, 900, flat, 20, many)[1])
 
 
-def test_topics_of_few_effective_draws_are_named():
-    flat = curve_of([1000.0 + i % 2 for i in range(40)])
-    effective = np.full(20, 15.0)
-    effective[[3, 17]] = 2.0, 4.9
-    sentence = "2 of 20 topics have fewer than 5 effective draws, and bounds that are too narrow: 3, 17"
-    problems, notes = verdict(1000, 1500, flat, 20, effective)
-    assert not problems
-    assert f"{sentence}." in notes
-    findings = SimpleNamespace(
-        topics=[SimpleNamespace(effective_draws=x) for x in effective], verdict=Verdict()
+def test_topics_that_change_during_the_draws_are_named():
+    steady = np.full(20, 10)
+    steady[[3, 17]] = 2, 5
+    sentence = (
+        "2 of 20 topics changed during the draws (fewer than 6 of their ten words are the same in both "
+        "halves): 3, 17"
     )
+    problems, notes = parts(judge_steadiness(steady, COMMAND))
+    assert (problems, notes) == ((), (f"{sentence}.",))
+    findings = SimpleNamespace(topics=[SimpleNamespace(steady_words=x) for x in steady], verdict=Verdict())
     assert _headline(findings) == f"No problems found, except that {sentence}."
-    # More than a tenth is a problem, one topic alone is not.
-    effective[5] = 1.0
-    assert "3 of 20 topics have" in verdict(1000, 1500, flat, 20, effective)[0][0]
-    assert not verdict(1000, 1500, flat, 20, np.array([20.0, 20.0, 3.0]))[0]
-    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=9.0)], verdict=Verdict())
+    # More than a tenth is a problem; six of ten words are the same topic.
+    steady[5] = 0
+    assert "3 of 20 topics changed" in judge_steadiness(steady, COMMAND).problems[0]
+    assert judge_steadiness(np.full(20, 6), COMMAND) == Verdict()
+    findings = SimpleNamespace(topics=[SimpleNamespace(steady_words=9)], verdict=Verdict())
     assert _headline(findings) == "No problems found."
     findings.verdict = Verdict.of_problem("x")
     assert _headline(findings) == "Use with care:"

@@ -19,7 +19,11 @@ import fokker as fk
 from fokker.corpora import Documents
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.evaluate import identities, mixture_draw, mixtures
+from fokker.models.topics.judgement import (
+    judge,
+)
 from fokker.models.topics.weights import Weights
+from fokker.models.topics.wording import FIT
 
 pytestmark = pytest.mark.dependencies
 
@@ -50,6 +54,33 @@ def test_topics_are_distributions_with_their_uncertainty(fitted):
     assert fitted.draws_.shape[1:] == (5, 50)
     assert len(fitted.draws_) > 3
     assert fitted.n_documents_seen_ == 4 * 300
+
+
+def test_a_chain_that_stands_still_is_reported(counts, monkeypatch):
+    lda = fk.models.LDA(5, topic_word_prior=0.05, doc_topic_prior=0.2, passes=2, **QUICK)
+    text = "The topics of the words were drawn once for all 20 draws"
+    assert text not in str(lda.fit(counts[:100]).verdict_)
+    # Broken on purpose, and a pass that is too large for memory: θ alone is drawn again, independently.
+    with monkeypatch.context() as broken:
+        broken.setattr("fokker.models.topics.collapsed.Assignments.sweep", lambda *given: None)
+        stuck = lda.fit(counts[:100])
+        assert any(problem.startswith(text) for problem in stuck.verdict_.problems)
+    assert text in str(pickle.loads(pickle.dumps(stuck)).verdict_)
+    monkeypatch.setattr("fokker.models.topics.collapsed._MAX_BYTES", 700)
+    assert text in str(lda.fit(counts[:100]).verdict_)
+
+
+def test_topics_that_drift_during_the_draws_are_reported(fitted):
+    draws = np.array(fitted._training.draws.draws)  # (n, V, K)
+    words = [str(w) for w in range(draws.shape[1])]
+    assert "changed during the draws" not in str(judge(fitted._training.judged(draws, words), FIT))
+    # From the middle on two topics have the words of other ones, bit by bit.
+    share = np.clip(np.linspace(-0.5, 1.5, len(draws)), 0, 1)[:, None, None]
+    drifting = draws.copy()
+    drifting[:, :, [1, 3]] = (1 - share) * draws[:, :, [1, 3]] + share * draws[:, ::-1][:, :, [1, 3]]
+    (problem,) = (x for x in judge(fitted._training.judged(drifting, words), FIT).problems if "changed" in x)
+    assert problem.startswith("2 of 5 topics changed during the draws")
+    assert problem.endswith(": 1, 3. Increase passes.")
 
 
 def test_intervals_that_the_draws_cannot_give_are_refused_with_what_is_needed(fitted, counts):

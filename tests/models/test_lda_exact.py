@@ -11,10 +11,11 @@ from fokker.corpora import Documents
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.collapsed import Assignments
 from fokker.models.topics.draws import TopicDraws, attainable_probability, credible_bounds, draws_needed
-from fokker.models.topics.exact import PassCounts, sweeps_per_draw
+from fokker.models.topics.exact import PassCounts, sweeps_per_round
 from fokker.models.topics.samplers import make_topics
 from fokker.models.topics.settings import Settings
 from fokker.models.topics.share import Share
+from fokker.models.topics.training import Training
 from fokker.models.topics.word_prior import WordPrior
 
 # ---- one draw
@@ -51,13 +52,18 @@ def test_a_sample_has_every_token_once_and_the_mixtures_stay_expectations(engine
 # ---- the posterior
 
 
+def next_draw(chain, total):
+    chain.redraw_pass(total)
+    return chain.own_beta_given_pass(total)
+
+
 def exact_draws(chain, documents, passes, batch, total):
     """β after each pass (passes, V, K)."""
     draws = []
     for _ in range(passes):
         for first in range(0, documents.size, batch):
             chain.count(documents.select(slice(first, first + batch)))
-        draws.append(chain.beta_given_pass(total, 1))
+        draws.append(next_draw(chain, total))
         chain.end_pass(total)
     return np.stack(draws)
 
@@ -85,7 +91,8 @@ def test_theta_is_fixed_in_a_pass_and_then_the_last_exact_draw(sampler):
         chain.count(some_documents([9] * 4, seed=seed))
         np.testing.assert_array_equal(chain.beta(), before)
     assert chain.state()["pass_counts"].sum() == 3 * 4 * 9
-    first, second = (chain.beta_given_pass(12, i) for i in range(2))
+    first, second = (next_draw(chain, 12) for _ in range(2))
+    np.testing.assert_array_equal(chain.own_beta_given_pass(12), second)
     assert np.any(first != second)
     chain.end_pass(12)
     np.testing.assert_allclose(chain.beta(), second, rtol=1e-5, atol=1e-30)
@@ -127,7 +134,7 @@ def coverage(alpha, exact_passes, corpora=3, passes=13, batch=15):
                     draws.offer(chain.number, chain.beta)
             if exact_number >= 0:
                 draws.offer_pass(
-                    chain.number, exact_number, exact_passes, lambda i, c=chain: c.beta_given_pass(120, i)
+                    chain.number, exact_number, exact_passes, lambda i, c=chain: next_draw(c, 120)
                 )
                 chain.end_pass(120)
         stored = np.stack(draws.draws)
@@ -212,7 +219,35 @@ def test_an_interval_that_begins_at_zero_ends_where_a_tenth_is_above_it():
 
 
 def test_draws_are_further_apart_where_that_is_cheap():
-    assert [sweeps_per_draw(n) for n in (0, 1_000, 392_000, 1_000_000, 10**8)] == [40, 40, 25, 10, 2]
+    assert [sweeps_per_round(n) for n in (0, 1_000, 392_000, 1_000_000, 10**8)] == [20, 20, 20, 10, 2]
+
+
+# Where there is one exact pass, half of its rounds come before its draws; otherwise these are other passes.
+@pytest.mark.parametrize(("num_exact", "rounds"), [(1, [range(25, 41, 5)]), (2, [[20], range(5, 21, 5)])])
+def test_the_first_half_of_the_rounds_has_no_draws(monkeypatch, num_exact, rounds):
+    monkeypatch.setattr("fokker.models.topics.exact._MAX_SWEEPS", 2)
+    settings = Settings(topics=3, draws=4, sweeps=4, burn_in=2, gamma=0.2)
+    training = Training(settings, 12, WordPrior.symmetric(0.1, 3), has_all=True)
+    for number in range(num_exact):
+        seen = []
+        documents = some_documents([9, 3, 14])
+        training.train(documents, 3, is_exact=True, is_new=False, seconds=0)
+        beta = training.chain.own_beta_given_pass
+
+        def noted(*given, beta=beta, seen=seen):
+            seen.append(training.chain.num_rounds)
+            return beta(*given)
+
+        monkeypatch.setattr(training.chain, "own_beta_given_pass", noted)
+        shown = []
+        training.end_exact_pass(
+            number, num_exact, 3, 0, lambda *progress, shown=shown: shown.append(progress)
+        )
+        monkeypatch.undo()
+        # The last draw is taken once more, as the topics that the next pass begins with.
+        assert list(dict.fromkeys(seen)) == list(rounds[number])
+        assert shown == [(i, rounds[number][-1]) for i in range(rounds[number][-1])]
+    assert len(training.draws.draws) == 4
 
 
 def test_assignments_are_stored_by_token_and_their_counts_follow_the_sweeps():
@@ -300,7 +335,7 @@ def test_a_pass_that_is_too_large_for_memory_is_not_swept_over(monkeypatch):
         chain.count(some_documents([9, 30], seed=seed))
     assert chain._pass.assignments is None
     counts = chain._pass.counts.copy()
-    chain.beta_given_pass(2, 0)
+    next_draw(chain, 2)
     np.testing.assert_array_equal(chain._pass.counts, counts)
     again = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=4, burn_in=2)
     again.restore(chain.state())
@@ -315,7 +350,7 @@ def test_an_empty_topic_of_few_words_is_one_word():
     chain._pass.counts[:, 0] += chain._pass.counts[:, 1]
     chain._pass.counts[:, 1] = 0
     chain._pass.assignments = None  # the counts are no longer those of its tokens
-    beta = np.stack([chain.beta_given_pass(2, draw) for draw in range(300)])
+    beta = np.stack([next_draw(chain, 2) for _ in range(300)])
     np.testing.assert_allclose(beta.sum(1), 1, rtol=1e-5)
     # Each word is the first in a fifth of 300 draws: outside of 30 to 90 with a chance of 1e-4 for all five.
     largest = np.bincount(beta[:, :, 1].argmax(1), minlength=5)

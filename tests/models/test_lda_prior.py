@@ -261,10 +261,13 @@ def test_pseudo_counts_are_a_prior_of_words():
     assert chain._pass is not None
     chain._pass.counts[:] = [[3, 1], [0, 0], [1, 0]]
     chain._pass.assignments = None  # the counts are not those of its tokens
-    draws = np.array([chain.beta_given_pass(1, i) for i in range(2000)])
+    draws = []
+    for _ in range(2000):
+        chain.redraw_pass(1)
+        draws.append(chain.own_beta_given_pass(1))
     concentration = np.array([[3.5, 1.5], [0.5, 2.5], [5.5, 0.5]])
     # Standard errors are below 0.005; five of them.
-    np.testing.assert_allclose(draws.mean(0), concentration / concentration.sum(0), atol=0.025)
+    np.testing.assert_allclose(np.mean(draws, 0), concentration / concentration.sum(0), atol=0.025)
 
 
 def test_steps_have_the_pseudo_counts_with_and_without_the_words(monkeypatch):

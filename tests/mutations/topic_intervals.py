@@ -19,8 +19,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/exact.py",
-        "if draw >= self.num_draws and",
-        "if draw > self.num_draws and",
+        "        if self.assignments is not None:\n            # The tokens are redrawn",
+        "        if False:\n            # The tokens are redrawn",
         "the topics of words are not redrawn before a draw",
         ("lda_exact::a_rare_word_changes_its_topic_between_passes",),
     ),
@@ -71,9 +71,23 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/report.py",
-        'return "No problems found." if few is None else f"No problems found, except that {few}."',
+        'return "No problems found." if changed is None else f"No problems found, except that {changed}."',
         'return "No problems found."',
-        "the headline is silent on topics of few effective draws",
-        ("lda_command::topics_of_few_effective_draws_are_named",),
+        "the headline is silent on topics that changed during the draws",
+        ("lda_command::topics_that_change_during_the_draws_are_named",),
+    ),
+    Mutation(
+        "models/topics/training.py",
+        "num_before = ROUNDS if num_exact == 1 or not num_draws else 0",
+        "num_before = 0",
+        "the first draws of the only exact pass are those of topics that still sharpen",
+        ("lda_exact::the_first_half_of_the_rounds_has_no_draws",),
+    ),
+    Mutation(
+        "models/topics/draws.py",
+        "is_other or i == 0",
+        "True",
+        "a chain that stands still has no problem",
+        ("lda_estimator::a_chain_that_stands_still_is_reported",),
     ),
 ]

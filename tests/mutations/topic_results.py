@@ -42,7 +42,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/draws.py",
-        "or num_later // interval * num_draws >= self.max_draws",
+        "and num_later // interval * num_draws < self.max_draws",
         "",
         "exact passes make draws that later ones replace",
         ("lda_estimator::the_curve_falls_and_the_verdict_is_in_words",),
@@ -56,7 +56,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/chain.py",
-        "if self._pass.num_draws and (above := self._pass.counts_above()) is not None:",
+        "if self._pass.num_rounds and (above := self._pass.counts_above()) is not None:",
         "if False:",
         "γ is drawn once in an exact pass, not before each draw",
         ("lda_prior::each_draw_of_an_exact_pass_has_a_prior_of_its_own",),

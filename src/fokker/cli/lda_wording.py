@@ -1,6 +1,6 @@
 """What to change after a run of `fokker lda`, by the names of its options."""
 
-from fokker.models.topics.judgement import Wording
+from fokker.models.topics.wording import Wording
 
 COMMAND = Wording(
     longer="Run longer, with more --passes or documents.",

@@ -33,7 +33,7 @@ from fokker.lab.experiments._topic_figures import draw_over_steps
 from fokker.lab.experiments._topic_runs import Stream
 from fokker.models.topics._expected import MIN_PROBABILITY
 from fokker.models.topics._uniform import seed_at
-from fokker.models.topics.chain import local_words
+from fokker.models.topics.collapsed import local_words
 from fokker.models.topics.evaluate import HeldOut
 from fokker.models.topics.gibbs import cores, expected_counts
 from fokker.samplers import SamplerState

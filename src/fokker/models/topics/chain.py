@@ -14,7 +14,7 @@ from fokker.models.topics._expected import ExpectedCounts, averaged
 from fokker.models.topics._sums import column_sums
 from fokker.models.topics._uniform import seed_at
 from fokker.models.topics.cir import MIN_THETA
-from fokker.models.topics.collapsed import topics_of_documents
+from fokker.models.topics.collapsed import local_words, topics_of_documents
 from fokker.models.topics.document_prior import DocumentPrior
 from fokker.models.topics.exact import PassCounts
 from fokker.models.topics.learned_prior import LearnedPrior
@@ -267,22 +267,42 @@ class TopicChain:
             self.document_prior.count(topics_of_documents(documents, expected.z, self.share.topics))
         return expected
 
-    def own_beta_given_pass(self, total: float, draw: int, out: np.ndarray | None = None) -> np.ndarray:
-        """An exact draw of β (V, own topics) given the counts of the pass, by number; `total` as in `step`.
+    @property
+    def num_rounds(self) -> int:
+        """The rounds of the pass so far."""
+        assert self._pass is not None, "an exact draw needs the counts of a pass: call count first"
+        return self._pass.num_rounds
 
-        Numbers ascend. Before each, a learned γ is drawn, and sweeps with β integrated out redraw the topics
-        of all words of the pass. The last number again gives the same draw. `out`: memory for it.
+    def redraw_pass(self, total: float) -> None:
+        """One round: draw a learned γ, then the topics of all words of the pass, with β integrated out."""
+        number = self.num_rounds
+        assert self._pass is not None
+        data_weight = total / self._pass.documents
+        self._draw_gamma(total, number)
+        # With documents of this weight β given z has the mean (α + δ_kw + w n_kw)/(Vα + δ_k· + w n_k·).
+        prior = self.word_prior.divided_by(data_weight)
+        self._pass.redraw(prior, self.gamma, ~self._exact_seed(number))
+
+    def has_moved(self) -> bool:
+        """Whether a word has changed its topic in the rounds since this was last asked."""
+        assert self._pass is not None
+        has_moved, self._pass.has_moved = self._pass.has_moved, False
+        return has_moved
+
+    def _exact_seed(self, number: int) -> np.uint64:
+        return seed_at(self._exact_key, (self.number << 16) + number)
+
+    def own_beta_given_pass(self, total: float, out: np.ndarray | None = None) -> np.ndarray:
+        """An exact draw of β (V, own topics) given the topics of all words; `total` as in `step`.
+
+        The same again before the next round. `out`: memory for it.
 
         Where θ is smaller than the smallest number of the chain, β is zero: bounds of words that a topic does
         not use then begin at zero.
         """
-        assert self._pass is not None, "an exact draw needs the counts of a pass: call count first"
-        seed = seed_at(self._exact_key, (self.number << 16) + draw)
+        seed = self._exact_seed(max(0, self.num_rounds - 1))
+        assert self._pass is not None
         data_weight = total / self._pass.documents
-        if draw >= self._pass.num_draws:
-            self._draw_gamma(total, draw)
-        # With documents of this weight β given z has the mean (α + δ_kw + w n_kw)/(Vα + δ_k· + w n_k·).
-        self._pass.redraw(draw, self.word_prior.divided_by(data_weight), self.gamma, ~seed)
         theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads, out)
         generator = np.random.Generator(np.random.Philox(int(seed)))
         self._add_pseudo_counts(theta, generator)
@@ -295,26 +315,23 @@ class TopicChain:
         theta /= totals.astype(np.float32)
         return theta
 
-    def _draw_gamma(self, total: float, draw: int) -> None:
+    def _draw_gamma(self, total: float, number: int) -> None:
         """Draw γ given the topics of all words of the pass, before these are redrawn."""
         assert self._pass is not None
         if not self.document_prior.is_learned:
             return
-        if self._pass.num_draws and (above := self._pass.counts_above()) is not None:
+        if self._pass.num_rounds and (above := self._pass.counts_above()) is not None:
             self.document_prior.recount(above)
         if self.document_prior.is_counted:
             tokens = self.share.all_topics(self._pass.counts.sum(0, dtype=np.int64))
-            number = self.number + (draw << _DRAW_BITS)
+            number = self.number + (number << _DRAW_BITS)
             self.document_prior.end_pass(self._pass.documents, total, number, tokens)
 
-    def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
-        """As `own_beta_given_pass`, of all topics."""
-        return self.share.all_topics(self.own_beta_given_pass(total, draw))
-
     def end_pass(self, total: float) -> None:
-        """Move θ to the last exact draw, with the θ_k· of the start, and begin the next pass."""
-        assert self._pass is not None, "a pass that has no documents cannot end: call count first"
-        theta = self.own_beta_given_pass(total, max(0, self._pass.num_draws - 1), self.topics.memory)
+        """Move θ to an exact draw, with the θ_k· of the start, and begin the next pass."""
+        if not self.num_rounds:
+            self.redraw_pass(total)
+        theta = self.own_beta_given_pass(total, self.topics.memory)
         theta *= np.float32(self.start * len(theta))
         self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))
         self._pass = None
@@ -382,12 +399,3 @@ class TopicChain:
                 self._pass.assignments = None
         self.document_prior.restore(without_prefix("document_prior", state))
         self.topics.restore(state)
-
-
-def local_words(documents: Documents) -> tuple[np.ndarray, Documents]:
-    """The distinct words of the documents, and the documents with indices into these as word ids."""
-    # Not by sorting them: every one of several processes needs this for the whole minibatch.
-    is_here = np.zeros(documents.words.max(initial=-1) + 1, bool)
-    is_here[documents.words] = True
-    local_ids = np.cumsum(is_here, dtype=np.int32) - np.int32(1)
-    return np.flatnonzero(is_here), documents._replace(words=local_ids[documents.words])

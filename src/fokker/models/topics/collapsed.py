@@ -198,3 +198,12 @@ def topics_of_documents(documents: Documents, z: np.ndarray, topics: int) -> np.
     rows = np.repeat(np.arange(documents.size), documents.lengths)
     counts = np.bincount(rows * topics + z, minlength=documents.size * topics)
     return counts.reshape(documents.size, topics)
+
+
+def local_words(documents: Documents) -> tuple[np.ndarray, Documents]:
+    """The distinct words of the documents, and the documents with indices into these as word ids."""
+    # Not by sorting them: every one of several processes needs this for the whole minibatch.
+    is_here = np.zeros(documents.words.max(initial=-1) + 1, bool)
+    is_here[documents.words] = True
+    local_ids = np.cumsum(is_here, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(is_here), documents._replace(words=local_ids[documents.words])

@@ -54,7 +54,8 @@ class TopicDraws:
         bytes_per_draw = 4 * words * topics
         self.max_draws = max(2, min(max_draws, _MAX_BYTES // bytes_per_draw))
         self.interval = interval
-        self._draws: list[tuple[int, np.ndarray]] = []
+        # With each, whether the topics of the words differ from those of the draw before.
+        self._draws: list[tuple[int, np.ndarray, bool]] = []
         self._is_exact = False
 
     def is_due(self, step: int) -> bool:
@@ -67,17 +68,17 @@ class TopicDraws:
             return False
         if self._is_exact:  # of an earlier run, which ended with exact passes
             self._draws, self._is_exact = [], False
-        self._draws = [(t, draw) for t, draw in self._draws if 2 * t >= step]
+        self._draws = [drawn for drawn in self._draws if 2 * drawn[0] >= step]
         if len(self._draws) == self.max_draws:
             self.interval *= 2
-            self._draws = [(t, draw) for t, draw in self._draws if t % self.interval == 0]
+            self._draws = [drawn for drawn in self._draws if drawn[0] % self.interval == 0]
             if not self.is_due(step):
                 return False
-        self._draws.append((step, np.asarray(beta(), np.float32)))
+        self._draws.append((step, np.asarray(beta(), np.float32), True))
         return True
 
-    def offer_pass(self, step: int, number: int, passes: int, beta: Callable[[int], np.ndarray]) -> None:
-        """Store draws `beta(0)`, `beta(1)`, … of the exact pass `number` of `passes`, counted from 0.
+    def num_of_pass(self, number: int, passes: int) -> int:
+        """How many draws the exact pass `number` of `passes` gives, counted from 0.
 
         The second half of the passes fills the store, with the last ones of the first half where their
         numbers do not divide: a store that is not full would have narrower bounds than it should.
@@ -86,12 +87,31 @@ class TopicDraws:
         interval = -(-num_stored_passes // self.max_draws)
         num_draws, num_later = max(1, self.max_draws // num_stored_passes), passes - 1 - number
         # Later passes would replace all draws of an early one.
-        if num_later % interval or num_later // interval * num_draws >= self.max_draws:
+        is_stored = not num_later % interval and num_later // interval * num_draws < self.max_draws
+        return num_draws if is_stored else 0
+
+    def offer_pass(
+        self,
+        step: int,
+        number: int,
+        passes: int,
+        beta: Callable[[int], np.ndarray],
+        has_moved: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Store the draws `beta(0)`, `beta(1)`, … of the exact pass `number` of `passes`.
+
+        `has_moved`: after each of them, whether a word has another topic than for the one before.
+        """
+        num_draws = self.num_of_pass(number, passes)
+        if not num_draws:
             return
         if not self._is_exact:
             self._draws, self._is_exact = [], True
         self._draws = self._draws[max(0, len(self._draws) + num_draws - self.max_draws) :]
-        self._draws += [(step, np.asarray(beta(i), np.float32)) for i in range(num_draws)]
+        for i in range(num_draws):
+            drawn, is_other = np.asarray(beta(i), np.float32), has_moved()
+            # Those before were of another pass.
+            self._draws.append((step, drawn, is_other or i == 0))
 
     @property
     def num_exact_passes(self) -> int:
@@ -101,12 +121,17 @@ class TopicDraws:
     @property
     def draws(self) -> list[np.ndarray]:
         """The stored draws, oldest first."""
-        return [draw for _, draw in self._draws]
+        return [draw for _, draw, _ in self._draws]
+
+    @property
+    def num_assignments(self) -> int:
+        """Of how many draws of the topics of the words these come."""
+        return len(self._draws[:1]) + sum(is_other for _, _, is_other in self._draws[1:])
 
     @property
     def steps(self) -> list[int]:
         """The steps of the stored draws."""
-        return [t for t, _ in self._draws]
+        return [t for t, _, _ in self._draws]
 
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that a resumed run needs."""
@@ -117,9 +142,13 @@ class TopicDraws:
             "draws": stacked,
             "interval": np.asarray(self.interval),
             "is_exact": np.asarray(self._is_exact),
+            "is_other": np.array([is_other for _, _, is_other in self._draws], bool),
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore a `state`."""
         self.interval, self._is_exact = int(state["interval"]), bool(state["is_exact"])
-        self._draws = list(zip((int(t) for t in state["steps"]), state["draws"], strict=True))
+        steps = [int(t) for t in state["steps"]]
+        # Older files have none.
+        is_other = [bool(x) for x in state.get("is_other", np.ones(len(steps)))]
+        self._draws = list(zip(steps, state["draws"], is_other, strict=True))

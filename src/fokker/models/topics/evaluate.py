@@ -20,8 +20,7 @@ import numpy as np
 from fokker.corpora import Documents
 from fokker.models.topics._expected import MIN_PROBABILITY, averaged
 from fokker.models.topics._uniform import seed_at
-from fokker.models.topics.chain import local_words
-from fokker.models.topics.collapsed import topics_of_documents
+from fokker.models.topics.collapsed import local_words, topics_of_documents
 from fokker.models.topics.gibbs import topic_counts
 from fokker.models.topics.share import Share
 

@@ -24,14 +24,16 @@ from fokker.models.topics.word_prior import WordPrior
 
 # The words that a thread processes at a time.
 _WORDS_PER_PART = 256
-# The sweeps with β integrated out before each draw of θ: so many that draws are nearly independent, and fewer
-# where they would redraw more than so many tokens.
-_MAX_SWEEPS, _MIN_SWEEPS, _TOKENS_PER_DRAW = 40, 2, 10_000_000
+# The sweeps with β integrated out of one round, and fewer where they would redraw more than so many tokens.
+_MAX_SWEEPS, _MIN_SWEEPS, _TOKENS_PER_ROUND = 20, 2, 10_000_000
+# The rounds of an exact pass. After the noise of the steps, and after a short start, topics need some 400
+# sweeps until their first words have the probability that they keep.
+ROUNDS = 20
 
 
-def sweeps_per_draw(tokens: int) -> int:
-    """The sweeps before each draw of a pass with so many tokens."""
-    return int(np.clip(_TOKENS_PER_DRAW // max(1, tokens), _MIN_SWEEPS, _MAX_SWEEPS))
+def sweeps_per_round(tokens: int) -> int:
+    """The sweeps of each round of a pass with so many tokens."""
+    return int(np.clip(_TOKENS_PER_ROUND // max(1, tokens), _MIN_SWEEPS, _MAX_SWEEPS))
 
 
 class PassCounts:
@@ -45,7 +47,9 @@ class PassCounts:
         self.counts = np.zeros((words, share.own.stop - share.own.start), np.int32)
         self.documents = 0
         self.assignments: Assignments | None = Assignments(share.topics, share.is_first)
-        self.num_draws = 0
+        self.num_rounds = 0
+        # Whether a word has changed its topic in the rounds since somebody asked.
+        self.has_moved = False
         self._share = share
 
     def add(self, words: np.ndarray, counts: np.ndarray, documents: int) -> None:
@@ -60,17 +64,19 @@ class PassCounts:
             if self.assignments.is_too_large:
                 self.assignments = None
 
-    def redraw(self, draw: int, prior: WordPrior, gamma: np.ndarray, seed: np.uint64) -> None:
-        """Sweep before a draw of this number, unless it is the last one again."""
-        if draw >= self.num_draws and self.assignments is not None:
+    def redraw(self, prior: WordPrior, gamma: np.ndarray, seed: np.uint64) -> None:
+        """One more round of sweeps."""
+        before = self.counts.copy()
+        if self.assignments is not None:
             # The tokens are redrawn one after the other: the first process has the counts of all topics.
             counts = self._share.for_first(self.counts)
             if counts is not None and counts.sum(1).max(initial=0) < MAX_COUNT:
-                num_sweeps = sweeps_per_draw(int(counts.sum(dtype=np.int64)))
+                num_sweeps = sweeps_per_round(int(counts.sum(dtype=np.int64)))
                 self.assignments.sweep(counts, prior, gamma, seed, num_sweeps)
             shape = len(self.counts), self._share.topics
             self.counts = self._share.of_first(counts, shape, self.counts.dtype)
-        self.num_draws = draw + 1
+        self.num_rounds += 1
+        self.has_moved |= self._share.any(not np.array_equal(before, self.counts))[0]
 
     def counts_above(self) -> np.ndarray | None:
         """`document_prior.counts_above` of the topics as they are now, in all processes; None if unknown."""

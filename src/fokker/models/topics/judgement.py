@@ -15,6 +15,7 @@ from fokker.models.topics.curve import Evaluation
 from fokker.models.topics.evaluate import HeldOut, split_tokens
 from fokker.models.topics.learned_prior import LearnedPrior
 from fokker.models.topics.model import top_words
+from fokker.models.topics.wording import NOT_EXACT, Wording
 
 # The words of a topic whose seed words are looked for, that are named, and that are measured.
 TABLE_WORDS, TEXT_WORDS, COHERENCE_WORDS = 25, 10, 10
@@ -25,35 +26,14 @@ _MIN_DRAWS, _MIN_EFFECTIVE_DRAWS = 4, 5.0
 # The fewest evaluations in the second half of the run that can show whether the perplexity has converged.
 _MIN_LATE_EVALUATIONS = 4
 # Two topics that share at least this many of their ten words are the same topic twice: in good fits to AP and
-# NIPS the most is 4. Bad topics are a problem if they are more than this share of all, and a note otherwise.
+# NIPS the most is 4. One that has fewer in the second half of the draws than in the first has changed: there
+# it is 5 to 10. Bad topics are a problem if they are more than this share of all, and a note otherwise.
 _MIN_SHARED_WORDS, _MAX_BAD_SHARE = 6, 0.1
 # An incoherent topic is several subjects in one where at least this share of its words belong with others of
 # it: with 2 to 5 topics for 20 subjects it is 0.6 to 0.9, with 20 to 40 for 1 to 3 it is below 0.4.
 _PARTNERED = 0.5
 # Relative decreases of the perplexity from one quarter of the run to the next: for a note, and for a problem.
 _NOTE_DECREASE, _PROBLEM_DECREASE = 0.005, 0.02
-
-
-class Wording(NamedTuple):
-    """What a person can change, as the interface that they use names it: whole sentences, and names."""
-
-    longer: str
-    unsuitable: str
-    less_noise: str
-    exact: str
-    topics: str
-    seed_weight: str
-
-
-FIT = Wording(
-    longer="Increase passes.",
-    unsuitable="Increase passes (a small X needs many), or change step_size.",
-    less_noise="A smaller step_size or a larger batch_size makes the draws less noisy.",
-    exact="Those of fit with passes=2 or more are.",
-    topics="n_components",
-    seed_weight="seed_weight",
-)
-STREAM = FIT._replace(longer="Give more documents to partial_fit.")
 
 
 class TopicWords(NamedTuple):
@@ -73,12 +53,14 @@ class TopicWords(NamedTuple):
 class Fit:
     """All that a judgement looks at.
 
-    `draws`: of β (n, V, K). `evaluated`: documents whose words were predicted, None where none has two words,
-    and `are_held_out`, whether the chain never used them. `reference`: those in which words are measured.
+    `draws`: of β (n, V, K); `num_assignments`: how often the topics of all words were drawn for them.
+    `evaluated`: documents whose words were predicted, None where none has two words, and `are_held_out`,
+    whether the chain never used them. `reference`: those in which words are measured.
     """
 
     draws: np.ndarray | Sequence[np.ndarray]
     num_exact_passes: int
+    num_assignments: int
     prior: LearnedPrior
     vocabulary: Sequence[str]
     seed_words: Mapping[str, Sequence[str]]
@@ -114,6 +96,17 @@ class Fit:
         return effective_sample_size(np.array(first_words))
 
     @functools.cached_property
+    def steady_words(self) -> np.ndarray:
+        """How many of the first words of each topic (K,) are the same in both halves of the draws."""
+        half = len(self.draws) // 2
+        if not half:
+            return np.full(len(self.top), COHERENCE_WORDS)
+        early, late = (
+            top_words(np.mean(part, 0), COHERENCE_WORDS) for part in (self.draws[:half], self.draws[half:])
+        )
+        return np.array([len(set(a) & set(b)) for a, b in zip(early, late, strict=True)])
+
+    @functools.cached_property
     def topics(self) -> list[TopicWords]:
         """The topics with how well their first words belong together."""
         first = self.top[:, :COHERENCE_WORDS]
@@ -138,7 +131,8 @@ def judge(fit: Fit, wording: Wording) -> Verdict:
     parts = [
         judge_predictions(fit, wording),
         judge_curve(fit.curve, wording),
-        judge_draws(len(fit.draws), effective_draws, wording),
+        judge_draws(len(fit.draws), fit.num_assignments, effective_draws, wording),
+        judge_steadiness(np.where(is_used, fit.steady_words, COHERENCE_WORDS), wording),
         judge_topics([t for t in fit.topics if is_used[t.number]], wording, fit.prior.prior.learned == "hdp"),
         judge_seeds(fit.topics, fit.seed_words, wording),
         Verdict(notes=fit.prior.sentences()),
@@ -257,33 +251,45 @@ def relative_decrease(curve: Sequence[Evaluation]) -> float:
     return float(-slope / 4) if -slope > 2 * error else 0.0
 
 
-# What is said beside the bounds of draws that come from steps.
-NOT_EXACT = (
-    "The draws come from steps with minibatches: their bounds have the noise of minibatches, are not those "
-    "of the posterior, and may contain the truth much less often."
-)
-
-
-def few_effective_draws(effective_draws: np.ndarray) -> str | None:
-    """A sentence on topics with few effective draws, without its full stop; None if none has."""
-    with np.errstate(invalid="ignore"):
-        topics = np.flatnonzero(effective_draws < _MIN_EFFECTIVE_DRAWS)
+def changed_topics(steady_words: np.ndarray) -> str | None:
+    """A sentence on topics that changed during the draws, without its full stop; None if none has."""
+    topics = np.flatnonzero(steady_words < _MIN_SHARED_WORDS)
     if not len(topics):
         return None
-    shown = ", ".join(map(str, topics[:TEXT_WORDS])) + (", …" if len(topics) > TEXT_WORDS else "")
-    return (
-        f"{len(topics)} of {len(effective_draws)} topics {'has' if len(topics) == 1 else 'have'} fewer than "
-        f"{_MIN_EFFECTIVE_DRAWS:.0f} effective draws, and bounds that are too narrow: {shown}"
+    what = (
+        f"changed during the draws (fewer than {_MIN_SHARED_WORDS} of {{their}} ten words are the same in "
+        "both halves)"
     )
+    return _sentence(topics.tolist(), len(steady_words), what)[:-1]
 
 
-def judge_draws(draws: int, effective_draws: np.ndarray, wording: Wording) -> Verdict:
-    """The problems with the number of draws, in all and for single topics, and further notes."""
+def judge_steadiness(steady_words: np.ndarray, wording: Wording) -> Verdict:
+    """Whether topics have the same first words in both halves of the draws, given how many of ten."""
+    changed = changed_topics(steady_words)
+    if changed is None:
+        return Verdict()
+    if np.sum(steady_words < _MIN_SHARED_WORDS) > _MAX_BAD_SHARE * len(steady_words):
+        return Verdict.of_problem(f"{changed}. {wording.longer}")
+    return Verdict(notes=(f"{changed}.",))
+
+
+def judge_draws(draws: int, num_assignments: int, effective_draws: np.ndarray, wording: Wording) -> Verdict:
+    """The problems with the number of draws, and further notes.
+
+    Single topics are not judged by their effective draws: bounds of those that seem to have few contain
+    further draws of the same chain as often as those of others do (docs/lda.md).
+    """
     known = effective_draws[np.isfinite(effective_draws)]
     if draws < _MIN_DRAWS:
         number = "is 1 draw" if draws == 1 else f"are {draws} draws"
         return Verdict.of_problem(
             f"There {number} of the topics: too few for credible bounds. {wording.longer}"
+        )
+    if num_assignments < _MIN_DRAWS:
+        different = "once" if num_assignments == 1 else f"{num_assignments} times"
+        return Verdict.of_problem(
+            f"The topics of the words were drawn {different} for all {draws} draws: the chain stands still, "
+            f"and its bounds are too narrow. {wording.longer}"
         )
     if not len(known):
         return Verdict()
@@ -295,15 +301,10 @@ def judge_draws(draws: int, effective_draws: np.ndarray, wording: Wording) -> Ve
         return Verdict.of_problem(problem)
     note = (
         f"The {draws} draws are worth {np.median(known):.0f} independent ones for the median topic "
-        f"({known.min():.0f} for the worst): the bounds come from one chain and are approximate."
+        f"({known.min():.0f} for the worst): the bounds come from one chain, near where it is, and are "
+        "approximate."
     )
-    few = few_effective_draws(effective_draws)
-    if few is None:
-        return Verdict(notes=(note,))
-    # One topic alone is no problem: 20 independent draws seem to be fewer than 5 in 2 % of cases.
-    if np.sum(known < _MIN_EFFECTIVE_DRAWS) > max(1, _MAX_BAD_SHARE * len(effective_draws)):
-        return Verdict((Finding(Grade.CARE, f"{few}. {wording.longer}"),), (note,))
-    return Verdict(notes=(f"{few}.", note))
+    return Verdict(notes=(note,))
 
 
 def judge_topics(topics: Sequence[TopicWords], wording: Wording, is_number_learned: bool = False) -> Verdict:

@@ -16,12 +16,15 @@ from fokker.models.topics.coherence import MEASURES
 from fokker.models.topics.draws import credible_bounds, draws_needed
 from fokker.models.topics.evaluate import counts_draw, mixture_draw, mixtures, perplexity
 from fokker.models.topics.groups import Bin, Groups
-from fokker.models.topics.judgement import FIT, STREAM, judge
+from fokker.models.topics.judgement import (
+    judge,
+)
 from fokker.models.topics.model import top_words
 from fokker.models.topics.settings import Settings
 from fokker.models.topics.training import Training
 from fokker.models.topics.trends import Per, Trends, TrendSums
 from fokker.models.topics.weights import CountMatrix, Weights
+from fokker.models.topics.wording import FIT, STREAM
 
 # Different from the streams of a chain and of evaluations with the same seed.
 ROUNDING = 103

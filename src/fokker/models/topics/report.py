@@ -6,16 +6,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from fokker.models.topics.curve import Evaluation, curve_to_array
-from fokker.models.topics.judgement import NOT_EXACT, few_effective_draws
+from fokker.models.topics.judgement import changed_topics
 from fokker.models.topics.results import Findings, Topic, bound_names, by_prevalence, embed_in_plane
 from fokker.models.topics.run import Run
 from fokker.models.topics.watcher import Show
+from fokker.models.topics.wording import NOT_EXACT
 from fokker.report.figures import Axis, Figure, Mark, rule
 from fokker.report.page import choice_part, figure_part, page, pairs, table, verdict_part
 
 # Words of a topic that are plotted.
 _WORDS = 10
-_COLUMNS = ("topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws")
+_COLUMNS = ("topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws", "steady words")
 
 
 def report(run: Run, findings: Findings, show: Show = lambda *progress: None) -> str:
@@ -31,6 +32,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
             f"{t.c_v:.2f}",
             f"{t.u_mass:.1f}",
             "–" if np.isnan(t.effective_draws) else f"{t.effective_draws:.0f}",
+            str(t.steady_words),
         ]
         for t in topics
     ]
@@ -44,7 +46,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         "the coherence of its ten most probable words in the held-out and the first "
         f"{run.training.sample.size:,} training documents. NPMI is 1 if they always occur together, 0 if by "
         "chance, -1 if never; c_v is mostly between 0 and 1, the higher the more coherent; u_mass is at most "
-        "0.</p>",
+        "0. Steady words are those of these ten that are the same in both halves of the draws.</p>",
         "<h2>Their words</h2>",
         f"<p>E[β<sub>kw</sub>], with {' and '.join(bound_names(findings.probability))} bounds over "
         f"{findings.draws} draws. "
@@ -69,8 +71,8 @@ def _headline(findings: Findings) -> str:
     """The grade, with the exceptions where there are no problems."""
     if not findings.verdict.ok:
         return findings.verdict.headline
-    few = few_effective_draws(np.array([topic.effective_draws for topic in findings.topics]))
-    return "No problems found." if few is None else f"No problems found, except that {few}."
+    changed = changed_topics(np.array([topic.steady_words for topic in findings.topics]))
+    return "No problems found." if changed is None else f"No problems found, except that {changed}."
 
 
 def _source_of_draws(run: Run) -> str:

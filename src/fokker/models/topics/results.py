@@ -12,10 +12,16 @@ from fokker.models.topics.curve import Evaluation
 from fokker.models.topics.draws import attainable_probability, credible_bounds
 from fokker.models.topics.evaluate import DocumentScores, mixtures
 from fokker.models.topics.files import csv_text
-from fokker.models.topics.judgement import COHERENCE_WORDS, TEXT_WORDS, Fit, Wording, judge
+from fokker.models.topics.judgement import (
+    COHERENCE_WORDS,
+    TEXT_WORDS,
+    Fit,
+    judge,
+)
 from fokker.models.topics.model import Model
 from fokker.models.topics.run import Run
 from fokker.models.topics.watcher import Show
+from fokker.models.topics.wording import Wording
 
 # The probability of the bounds of words, where there are draws enough.
 _PROBABILITY = 0.9
@@ -27,7 +33,8 @@ class Topic:
 
     `prevalence`: its share of the words of all documents. `coherence`, `c_v`, `u_mass`: of its
     first ten words in the held-out and the first training documents; the first is NPMI. `effective_draws`:
-    of the total probability of these ten words, NaN if unknown. `name`: that of its seed words.
+    of the total probability of these ten words, NaN if unknown. `steady_words`: how many are those of both
+    halves of the draws, 10 where it is not used. `name`: that of its seed words.
     """
 
     number: int
@@ -40,6 +47,7 @@ class Topic:
     c_v: float
     u_mass: float
     effective_draws: float
+    steady_words: int = COHERENCE_WORDS
     name: str = ""
 
     @property
@@ -124,6 +132,7 @@ def _topics(model: Model, fit: Fit, prevalence: np.ndarray, probability: float) 
                 float(by_c_v[k]),
                 float(by_u_mass[k]),
                 float(fit.effective_draws[k]),
+                int(fit.steady_words[k]) if fit.prior.is_used[k] else COHERENCE_WORDS,
                 topic.name,
             )
         )

@@ -201,7 +201,7 @@ class Run:
                 self.plan.num_exact,
                 self.total(),
                 self.seconds,
-                lambda draw, draws: watcher.show("drawing the topics", draw, draws, "draws"),
+                lambda number, rounds: watcher.show("drawing the topics", number, rounds, "rounds"),
             )
 
     def _use(self, batch: Documents, is_exact: bool, watcher: Watcher) -> None:

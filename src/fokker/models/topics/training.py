@@ -11,6 +11,7 @@ from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.curve import PerplexityCurve
 from fokker.models.topics.draws import TopicDraws
 from fokker.models.topics.evaluate import HeldOut
+from fokker.models.topics.exact import ROUNDS
 from fokker.models.topics.judgement import SAMPLE_DOCUMENTS, Fit
 from fokker.models.topics.settings import Settings
 from fokker.models.topics.share import SharedRows, share_of
@@ -70,23 +71,34 @@ class Training:
         num_exact: int,
         total: float,
         seconds: float,
-        show: Callable[[int, int], None] = lambda draw, draws: None,
+        show: Callable[[int, int], None] = lambda number, rounds: None,
     ) -> None:
         """Store and evaluate draws of the exact pass `number` of so many, and move the topics to the last.
 
-        `show`: called before each draw with its number, and that of all that are stored.
+        Where it is the only one, there are as many rounds before the first draw as between all of them:
+        otherwise the passes without draws are these. `show`: called before each round with its number, and
+        that of all of them.
         """
-        num_points = len(self.curve.points)
+        num_draws = self.draws.num_of_pass(number, num_exact)
+        gap = max(1, ROUNDS // max(1, num_draws))
+        num_before = ROUNDS if num_exact == 1 or not num_draws else 0
+        num_rounds = num_before + num_draws * gap
+
+        def redraw(until: int) -> None:
+            while self.chain.num_rounds < until:
+                show(self.chain.num_rounds, num_rounds)
+                self.chain.redraw_pass(total)
 
         def drawn(draw: int) -> np.ndarray:
-            show(draw, self.draws.max_draws)
-            beta = self.chain.own_beta_given_pass(total, draw)
+            redraw(num_before + (draw + 1) * gap)
+            beta = self.chain.own_beta_given_pass(total)
             self._evaluate(beta, seconds, is_exact=True)
             return self.share.all_topics(beta) if self._has_all else beta
 
-        self.draws.offer_pass(self.chain.number, number, num_exact, drawn)
+        redraw(num_before)
+        self.draws.offer_pass(self.chain.number, number, num_exact, drawn, self.chain.has_moved)
         self.chain.end_pass(total)
-        if len(self.curve.points) == num_points:  # no draw of this pass was stored
+        if not num_draws:
             self._evaluate(self.chain.own_beta(), seconds, is_exact=True)
 
     def beta(self) -> np.ndarray:
@@ -125,6 +137,7 @@ class Training:
         return Fit(
             draws=draws,
             num_exact_passes=self.draws.num_exact_passes,
+            num_assignments=self.draws.num_assignments,
             prior=prior,
             vocabulary=vocabulary,
             # A seed may be the number of a word.
