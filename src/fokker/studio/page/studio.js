@@ -973,7 +973,8 @@ function drawMarginals(context, drawn, inner) {
   for (const axis of [0, 1]) {
     const truth = truths[axis];
     const bars = draws?.[axis];
-    const largest = 1.25 * truth.reduce((a, b) => Math.max(a, b), 1e-9);
+    const peak = truth.reduce((a, b) => Math.max(a, b), 1e-9);
+    const largest = Math.min(4 * peak, Math.max(1.25 * peak, ...bars ?? []));
     const tall = (value) => Math.min(1, value / largest) * (MARGIN - 8);
     const along = (axis === 0 ? inner.width : inner.height) / size;
     context.fillStyle = colour("cloud");
