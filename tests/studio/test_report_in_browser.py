@@ -100,7 +100,8 @@ def test_every_axis_of_numbers_has_two_of_them_on_a_phone(open_report):
     view.add_init_script(
         "const f = CanvasRenderingContext2D.prototype; const old = f.fillText;"
         "f.fillText = function (t, ...r) {"
-        "  if (this.textBaseline === 'top' && t !== '' && !isNaN(t.replace(',', ''))) this.canvas.ticks = [...(this.canvas.ticks ?? []), t];"
+        "  const isNumber = t !== '' && !isNaN(t.replace(',', ''));"
+        "  if (this.textBaseline === 'top' && isNumber) (this.canvas.ticks ??= []).push(t);"
         "  old.call(this, t, ...r) }"
     )
     view.reload()
