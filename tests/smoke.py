@@ -38,7 +38,7 @@ def check_commands() -> None:
     assert printed(str(BIN / "fokker"), "--version").strip() == version("fokker")
     assert printed(sys.executable, "-m", "fokker", "--version").strip() == version("fokker")
     assert "@article{hoffman2014" in printed(str(BIN / "fokker"), "cite", "nuts")
-    # `--show-completion` prints the same for the shell that it is called from; that of make has no completion.
+    # `--show-completion` prints this for the shell that it is called from; that of make has no completion.
     assert "complete -o default" in printed(str(BIN / "fokker"), _FOKKER_COMPLETE="source_bash")
 
 
