@@ -146,9 +146,9 @@ def verdicts() -> dict[str, dict[str, Any]]:
     if _STORE.exists() and (stored := json.loads(_STORE.read_text(encoding="utf-8")))["digest"] == digest:
         return stored["verdicts"]
     found = {}
+    print(f"checking {len(names())} samplers, once per change of the library …", file=sys.stderr, flush=True)
     with _quickly_compiled():
         for name in names():
-            print(f"checking {name} …", file=sys.stderr, flush=True)
             example = EXAMPLES[name]
             sampler = example.placed()
             report = fk.check(sampler, state=example.state, number_of_points=256)

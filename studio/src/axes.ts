@@ -1,6 +1,6 @@
 // Scales and ticks of the pictures of the studio and of reports.
 
-/** Round numbers within a range, about five. */
+/** Round numbers within a range, about five; two at least, as one gives no scale. */
 export function ticks(low: number, high: number, wanted = 5): number[] {
   const rough = (high - low) / wanted;
   if (!(rough > 0) || !Number.isFinite(rough)) return [];
@@ -8,6 +8,7 @@ export function ticks(low: number, high: number, wanted = 5): number[] {
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
   const result = [];
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
+  if (result.length < 2 && wanted < 12) return ticks(low, high, wanted + 1);
   return result.map((value) => Number(value.toPrecision(6)));
 }
 

@@ -3,6 +3,7 @@
 import { chart } from "./chart";
 import { controls } from "./controls";
 import { debounced, h, short } from "./dom";
+import { Exports } from "./exports";
 import { heatMap } from "./heat";
 import { type Box, draw, type Drawn } from "./plot";
 import { type Catalogue, designOf, type Panel, panelName, type State, type View } from "./state";
@@ -12,7 +13,6 @@ import type { Message, Wire } from "./wire";
 // How much of the path of the first chain is drawn.
 const PATH = 400;
 const HISTORY = 600;
-const FRAMES_PER_SECOND = 25;
 
 type History = Record<"kl" | "chance" | "kinetic" | "thermostat" | "acceptance", (number | null)[]>;
 
@@ -30,6 +30,11 @@ export class PanelView {
   private drawn: Drawn | undefined;
   private view: View;
   private readonly trajectoryButton = h("button", { type: "button", "aria-pressed": "false", hidden: true }, "Leapfrog");
+  private readonly exports = new Exports(
+    this.canvas,
+    () => this.name(),
+    () => this.send("program", { frames: Math.max(1, this.frames) }),
+  );
   private history: History = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
   private frames = 0;
   private asked = 0;
@@ -57,7 +62,7 @@ export class PanelView {
       changed();
       if (recipe.open) this.askRecipe();
     });
-    const picture = h("div", { class: "picture" }, this.canvas, this.views(), this.numbers, ...this.charts, this.exports());
+    const picture = h("div", { class: "picture" }, this.canvas, this.views(), this.numbers, ...this.charts, this.exports.element);
     const settings = h("details", { open: true }, h("summary", {}, "Settings"), this.form);
     const words = h("div", { class: "words" }, this.verdict.element, settings, recipe);
     this.element.append(head, this.madeOf, this.error, h("div", { class: "halves" }, picture, words));
@@ -193,6 +198,7 @@ export class PanelView {
       this.redraw();
       this.showNumbers(message);
       this.element.dataset.work = (reading + performance.now() - before).toFixed(2);
+      this.exports.drawn();
       // Asked for after it was drawn: a slow page gets fewer frames, not a longer queue.
       if (this.isRunning && message.over !== true) this.next();
     });
@@ -322,7 +328,7 @@ export class PanelView {
     if (message.kind === "complete") this.recipe.append(h("pre", {}, String(message.text)));
   }
 
-  // Views and exports --------------------------------------------------------------------------------------
+  // Views and the program ----------------------------------------------------------------------------------
 
   private views(): HTMLElement {
     const button = (label: string): HTMLButtonElement => h("button", { type: "button" }, label);
@@ -349,43 +355,6 @@ export class PanelView {
     // Trajectories come with frames, where they are asked for: one more of these shows the first.
     if (view === "trajectory" && this.drawn !== undefined && !this.isRunning) this.next();
     this.redraw();
-  }
-
-  private exports(): HTMLElement {
-    const download = (blob: Blob, kind: string): void => {
-      const link = h("a", { href: URL.createObjectURL(blob), download: `fokker-${this.name().replace(/\W+/g, "-")}.${kind}` });
-      link.click();
-      URL.revokeObjectURL(link.href);
-    };
-    const save = (): void => this.canvas.toBlob((blob) => blob !== null && download(blob, "png"));
-    let recorder: MediaRecorder | undefined;
-    const record = h("button", { type: "button", "aria-pressed": "false" }, "Record as WebM");
-    record.addEventListener("click", () => {
-      if (recorder !== undefined) {
-        recorder.stop();
-        return;
-      }
-      recorder = new MediaRecorder(this.canvas.captureStream(FRAMES_PER_SECOND), { mimeType: "video/webm" });
-      recorder.addEventListener("dataavailable", (event) => download(event.data, "webm"));
-      recorder.addEventListener("stop", () => {
-        recorder = undefined;
-        record.textContent = "Record as WebM";
-        record.setAttribute("aria-pressed", "false");
-      });
-      recorder.start();
-      record.textContent = "End the recording";
-      record.setAttribute("aria-pressed", "true");
-    });
-    // Not every browser writes this kind of video.
-    record.hidden = typeof MediaRecorder === "undefined" || !MediaRecorder.isTypeSupported("video/webm");
-    const copy = (): void => this.send("program", { frames: Math.max(1, this.frames) });
-    return h(
-      "div",
-      { class: "row" },
-      h("button", { type: "button", onclick: copy }, "Copy as Python"),
-      h("button", { type: "button", onclick: save }, "Save as PNG"),
-      record,
-    );
   }
 
   private showProgram(program: string): void {

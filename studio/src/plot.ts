@@ -184,7 +184,9 @@ function drawMarginals(context: CanvasRenderingContext2D, drawn: Drawn, inner: A
   for (const axis of [0, 1] as const) {
     const truth = truths[axis];
     const bars = draws?.[axis];
-    const largest = 1.25 * truth.reduce((a, b) => Math.max(a, b), 1e-9);
+    const peak = truth.reduce((a, b) => Math.max(a, b), 1e-9);
+    // The bars fit too, unless all chains are still near one place.
+    const largest = Math.min(4 * peak, Math.max(1.25 * peak, ...(bars ?? [])));
     const tall = (value: number): number => Math.min(1, value / largest) * (MARGIN - 8);
     const along = (axis === 0 ? inner.width : inner.height) / size;
     context.fillStyle = colour("cloud");

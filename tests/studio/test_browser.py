@@ -3,7 +3,9 @@
 import json
 from base64 import urlsafe_b64decode
 
+import numpy as np
 import pytest
+from PIL import Image, ImageSequence
 from studio_server import Served, link, until
 
 from fokker.studio.frames import unpacked
@@ -209,6 +211,33 @@ def test_the_recipe_the_program_and_a_picture(page, served):
     page.get_by_text("Γ is dropped").wait_for()
     page.get_by_role("button", name="Show the residual").click()
     page.locator("figure canvas").wait_for(timeout=120_000)
+
+
+def test_a_gif_has_the_pictures_of_the_run_and_ends_with_what_is_shown(page, served):
+    page.goto(link(served.address, [SGLD], run={"seed": 0, "chains": 2000, "steps": 5, "burn_in": 0}))
+    until(lambda: number(page, "step") >= 5)
+    page.get_by_role("button", name="Record as GIF").click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    until(lambda: number(page, "step") > 100)
+    page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(500)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="End the recording").click()
+    assert download.value.suggested_filename == "fokker-sgld.gif"
+    with Image.open(download.value.path()) as gif:
+        frames = [np.asarray(frame.convert("RGB"), float) for frame in ImageSequence.Iterator(gif)]
+        assert (gif.format, gif.info["loop"]) == ("GIF", 0)
+    assert len(frames) >= 4
+    assert len({frame.tobytes() for frame in frames[:-1]}) >= 3
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as PNG").click()
+    with Image.open(download.value.path()) as png:
+        shown = np.asarray(png.convert("RGB"), float)
+    assert frames[-1].shape == shown.shape
+    away = np.abs(frames[-1] - shown).max(-1)
+    assert np.mean(away == 0) > 0.4  # the commonest colours are kept; others are nearer than a box of 8
+    assert np.mean(away < 8) > 0.99
+    assert page.get_by_role("button", name="Record as GIF").get_attribute("aria-pressed") == "false"
 
 
 @pytest.mark.parametrize("width", [400, 1400])

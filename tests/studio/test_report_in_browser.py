@@ -94,6 +94,25 @@ def test_nothing_overflows_and_every_figure_is_drawn(open_report, width, theme):
     assert view.locator("b").count() == 0
 
 
+def test_every_axis_of_numbers_has_two_of_them_on_a_phone(open_report):
+    """Numbers along x are those that hang from their place; a single one gives no scale."""
+    view = open_report(viewport={"width": 400, "height": 800})
+    view.add_init_script(
+        "const f = CanvasRenderingContext2D.prototype; const old = f.fillText;"
+        "f.fillText = function (t, ...r) {"
+        "  const isNumber = t !== '' && !isNaN(t.replace(',', ''));"
+        "  if (this.textBaseline === 'top' && isNumber) (this.canvas.ticks ??= []).push(t);"
+        "  old.call(this, t, ...r) }"
+    )
+    view.reload()
+    view.wait_for_timeout(500)
+    counts = view.evaluate(
+        "[...document.querySelectorAll('canvas')].filter(c => c.ticks).map(c => new Set(c.ticks).size)"
+    )
+    assert len(counts) >= 5
+    assert min(counts) >= 2
+
+
 def test_rows_are_sorted_filtered_and_chosen(open_report):
     view = open_report(viewport={"width": 1200, "height": 900})
     assert len(first_names(view)) == 20  # of 60, folded

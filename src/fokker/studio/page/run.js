@@ -63,6 +63,7 @@ function ticks(low, high, wanted = 5) {
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
   const result = [];
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
+  if (result.length < 2 && wanted < 12) return ticks(low, high, wanted + 1);
   return result.map((value) => Number(value.toPrecision(6)));
 }
 function logTicks(low, high) {

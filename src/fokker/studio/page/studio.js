@@ -458,6 +458,221 @@ function sliders(panel, catalogue2, changed) {
   return hasMetric ? [grid, field("Inverse metric G⁻¹(x, y)", metric, "metric")] : [grid];
 }
 
+// src/gif.ts
+var COLOURS = 256;
+var CODES = 4096;
+var Bytes = class {
+  parts = [];
+  add(...values) {
+    this.parts.push(Uint8Array.from(values));
+  }
+  text(letters) {
+    this.add(...Array.from(letters, (letter) => letter.charCodeAt(0)));
+  }
+  /** Numbers of 16 bits, the low byte first. */
+  words(...values) {
+    for (const value of values) this.add(value & 255, value >> 8);
+  }
+  /** Blocks of at most 255 bytes, each after its length, and an empty one as their end. */
+  blocks(data) {
+    for (let start = 0; start < data.length; start += 255) {
+      const block = data.subarray(start, start + 255);
+      this.add(block.length);
+      this.parts.push(block);
+    }
+    this.add(0);
+  }
+  blob(...more) {
+    return new Blob([this, ...more].flatMap((bytes) => bytes.parts), { type: "image/gif" });
+  }
+};
+var boxOf = (r, g, b) => r >> 3 << 10 | g >> 3 << 5 | b >> 3;
+function reduced(pixels) {
+  const counts = /* @__PURE__ */ new Map();
+  for (let k = 0; k < pixels.length; k += 4) {
+    const colour2 = pixels[k] << 16 | pixels[k + 1] << 8 | pixels[k + 2];
+    counts.set(colour2, (counts.get(colour2) ?? 0) + 1);
+  }
+  const boxes = /* @__PURE__ */ new Map();
+  for (const [colour2, count] of counts) {
+    const parts = [colour2 >> 16, colour2 >> 8 & 255, colour2 & 255];
+    const box = boxes.get(boxOf(...parts)) ?? { total: 0, most: 0, colour: [] };
+    box.total += count;
+    if (count > box.most) Object.assign(box, { most: count, colour: parts });
+    boxes.set(boxOf(...parts), box);
+  }
+  const used = [...boxes].sort(([, a], [, b]) => b.total - a.total);
+  const chosen = used.slice(0, COLOURS).map(([, { colour: colour2 }]) => colour2);
+  const nearest = new Uint8Array(1 << 15);
+  for (const [order, [box, { colour: colour2 }]] of used.entries()) {
+    const distance = (other) => other.reduce((sum, part, k) => sum + (part - colour2[k]) ** 2, 0);
+    const distances = order < COLOURS ? [] : chosen.map(distance);
+    nearest[box] = order < COLOURS ? order : distances.indexOf(Math.min(...distances));
+  }
+  const palette = new Uint8Array(3 * COLOURS);
+  palette.set(chosen.flat());
+  const indices = new Uint16Array(pixels.length / 4);
+  for (let k = 0; k < indices.length; k++) {
+    indices[k] = nearest[boxOf(pixels[4 * k], pixels[4 * k + 1], pixels[4 * k + 2])];
+  }
+  return { palette, indices };
+}
+var table = new Uint16Array(CODES * COLOURS);
+function compressed(indices) {
+  const [clear, end] = [COLOURS, COLOURS + 1];
+  const out = new Uint8Array(16 + 2 * indices.length);
+  let length = 0;
+  let buffer = 0;
+  let bits = 0;
+  let width = 9;
+  const write = (code) => {
+    buffer |= code << bits;
+    for (bits += width; bits >= 8; bits -= 8) {
+      out[length++] = buffer & 255;
+      buffer >>= 8;
+    }
+  };
+  let next = end + 1;
+  table.fill(0);
+  write(clear);
+  let prefix = indices[0] ?? 0;
+  for (let k = 1; k < indices.length; k++) {
+    const key = prefix * COLOURS + indices[k];
+    const known = table[key];
+    if (known !== 0) {
+      prefix = known;
+      continue;
+    }
+    write(prefix);
+    prefix = indices[k];
+    if (next < CODES) {
+      if (next === 1 << width) width += 1;
+      table[key] = next++;
+    } else {
+      write(clear);
+      table.fill(0);
+      next = end + 1;
+      width = 9;
+    }
+  }
+  write(prefix);
+  if (next === 1 << width && width < 12) width += 1;
+  write(end);
+  if (bits > 0) out[length++] = buffer & 255;
+  return out.slice(0, length);
+}
+var Gif = class {
+  constructor(width, height) {
+    this.width = width;
+    this.height = height;
+    this.head.text("GIF89a");
+    this.head.words(width, height);
+    this.head.add(112, 0, 0);
+    this.head.add(33, 255, 11);
+    this.head.text("NETSCAPE2.0");
+    this.head.add(3, 1, 0, 0, 0);
+  }
+  head = new Bytes();
+  pictures = new Bytes();
+  /** Add a picture that is shown for some hundredths of a second. */
+  add(pixels, hundredths) {
+    const { palette, indices } = reduced(pixels);
+    this.pictures.add(33, 249, 4, 0);
+    this.pictures.words(hundredths);
+    this.pictures.add(0, 0, 44);
+    this.pictures.words(0, 0, this.width, this.height);
+    this.pictures.add(135, ...palette, 8);
+    this.pictures.blocks(compressed(indices));
+  }
+  blob() {
+    const end = new Bytes();
+    end.add(59);
+    return this.head.blob(this.pictures, end);
+  }
+};
+
+// src/exports.ts
+var FRAMES_PER_SECOND = 25;
+var HUNDREDTHS = 10;
+var PICTURES = 300;
+function recording(label, start) {
+  const button = h("button", { type: "button" });
+  let stop;
+  const show = (next) => {
+    stop = next;
+    button.textContent = stop === void 0 ? label : "End the recording";
+    button.setAttribute("aria-pressed", String(stop !== void 0));
+  };
+  button.addEventListener("click", () => {
+    if (stop === void 0) show(start(() => show(void 0)));
+    else stop();
+  });
+  show(void 0);
+  return button;
+}
+var Exports = class {
+  constructor(canvas, name, copy) {
+    this.canvas = canvas;
+    this.name = name;
+    const save = () => canvas.toBlob((blob) => blob !== null && this.download(blob, "png"));
+    const video = recording("Record as WebM", (ended) => this.video(ended));
+    video.hidden = typeof MediaRecorder === "undefined" || !MediaRecorder.isTypeSupported("video/webm");
+    this.element = h(
+      "div",
+      { class: "row" },
+      h("button", { type: "button", onclick: copy }, "Copy as Python"),
+      h("button", { type: "button", onclick: save }, "Save as PNG"),
+      recording("Record as GIF", (ended) => this.film(ended)),
+      video
+    );
+  }
+  element;
+  add;
+  latest = 0;
+  /** After a frame was drawn. */
+  drawn() {
+    if (performance.now() - this.latest >= 10 * HUNDREDTHS) this.add?.();
+  }
+  download(blob, kind) {
+    const file = `fokker-${this.name().replace(/\W+/g, "-")}.${kind}`;
+    const link = h("a", { href: URL.createObjectURL(blob), download: file });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+  video(ended) {
+    const recorder = new MediaRecorder(this.canvas.captureStream(FRAMES_PER_SECOND), { mimeType: "video/webm" });
+    recorder.addEventListener("dataavailable", (event) => this.download(event.data, "webm"));
+    recorder.addEventListener("stop", ended);
+    recorder.start();
+    return () => recorder.stop();
+  }
+  /** A GIF of the frames while the sampler runs: pauses are left out. */
+  film(ended) {
+    const width = Math.max(1, this.canvas.clientWidth);
+    const height = Math.max(1, this.canvas.clientHeight);
+    const copy = new OffscreenCanvas(width, height);
+    const context = copy.getContext("2d", { willReadFrequently: true });
+    if (context === null) throw new Error("this browser has no canvas");
+    const gif = new Gif(width, height);
+    let pictures2 = 0;
+    const picture = (hundredths) => {
+      context.drawImage(this.canvas, 0, 0, width, height);
+      gif.add(context.getImageData(0, 0, width, height).data, hundredths);
+      this.latest = performance.now();
+      pictures2 += 1;
+    };
+    const stop = () => {
+      this.add = void 0;
+      picture(100);
+      this.download(gif.blob(), "gif");
+      ended();
+    };
+    this.add = () => pictures2 < PICTURES ? picture(HUNDREDTHS) : stop();
+    picture(HUNDREDTHS);
+    return stop;
+  }
+};
+
 // src/grid.ts
 function image(grid, shade) {
   const { size, values } = grid;
@@ -574,11 +789,12 @@ function ticks(low, high, wanted = 5) {
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
   const result = [];
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
+  if (result.length < 2 && wanted < 12) return ticks(low, high, wanted + 1);
   return result.map((value) => Number(value.toPrecision(6)));
 }
 
 // src/trajectory.ts
-var COLOURS = 8;
+var COLOURS2 = 8;
 function inTime(rows) {
   const order = [];
   for (let k = 0; 4 * k < rows.length; k++) {
@@ -596,7 +812,7 @@ function drawTrajectory(context, trajectory, toX, toY) {
   for (const k of inTime(rows)) context.lineTo(...at(k));
   context.stroke();
   for (let k = 1; 4 * k < rows.length; k++) {
-    context.fillStyle = colour(`chain-${rows[4 * k + 2] % COLOURS}`);
+    context.fillStyle = colour(`chain-${rows[4 * k + 2] % COLOURS2}`);
     context.beginPath();
     context.arc(...at(k), 3, 0, 2 * Math.PI);
     context.fill();
@@ -758,7 +974,8 @@ function drawMarginals(context, drawn, inner) {
   for (const axis of [0, 1]) {
     const truth = truths[axis];
     const bars = draws?.[axis];
-    const largest = 1.25 * truth.reduce((a, b) => Math.max(a, b), 1e-9);
+    const peak = truth.reduce((a, b) => Math.max(a, b), 1e-9);
+    const largest = Math.min(4 * peak, Math.max(1.25 * peak, ...bars ?? []));
     const tall = (value) => Math.min(1, value / largest) * (MARGIN - 8);
     const along = (axis === 0 ? inner.width : inner.height) / size;
     context.fillStyle = colour("cloud");
@@ -861,7 +1078,6 @@ var Verdict = class {
 // src/panel.ts
 var PATH = 400;
 var HISTORY = 600;
-var FRAMES_PER_SECOND = 25;
 var PanelView = class {
   constructor(id, state2, panel, catalogue2, wire2, changed, remove) {
     this.id = id;
@@ -880,7 +1096,7 @@ var PanelView = class {
       changed();
       if (recipe.open) this.askRecipe();
     });
-    const picture = h("div", { class: "picture" }, this.canvas, this.views(), this.numbers, ...this.charts, this.exports());
+    const picture = h("div", { class: "picture" }, this.canvas, this.views(), this.numbers, ...this.charts, this.exports.element);
     const settings = h("details", { open: true }, h("summary", {}, "Settings"), this.form);
     const words = h("div", { class: "words" }, this.verdict.element, settings, recipe);
     this.element.append(head, this.madeOf, this.error, h("div", { class: "halves" }, picture, words));
@@ -904,6 +1120,11 @@ var PanelView = class {
   drawn;
   view;
   trajectoryButton = h("button", { type: "button", "aria-pressed": "false", hidden: true }, "Leapfrog");
+  exports = new Exports(
+    this.canvas,
+    () => this.name(),
+    () => this.send("program", { frames: Math.max(1, this.frames) })
+  );
   history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
   frames = 0;
   asked = 0;
@@ -1022,6 +1243,7 @@ var PanelView = class {
       this.redraw();
       this.showNumbers(message);
       this.element.dataset.work = (reading + performance.now() - before).toFixed(2);
+      this.exports.drawn();
       if (this.isRunning && message.over !== true) this.next();
     });
   }
@@ -1137,7 +1359,7 @@ var PanelView = class {
     this.recipe.append(map);
     if (message.kind === "complete") this.recipe.append(h("pre", {}, String(message.text)));
   }
-  // Views and exports --------------------------------------------------------------------------------------
+  // Views and the program ----------------------------------------------------------------------------------
   views() {
     const button = (label) => h("button", { type: "button" }, label);
     const buttons = [
@@ -1161,41 +1383,6 @@ var PanelView = class {
     }
     if (view === "trajectory" && this.drawn !== void 0 && !this.isRunning) this.next();
     this.redraw();
-  }
-  exports() {
-    const download = (blob, kind) => {
-      const link = h("a", { href: URL.createObjectURL(blob), download: `fokker-${this.name().replace(/\W+/g, "-")}.${kind}` });
-      link.click();
-      URL.revokeObjectURL(link.href);
-    };
-    const save = () => this.canvas.toBlob((blob) => blob !== null && download(blob, "png"));
-    let recorder;
-    const record = h("button", { type: "button", "aria-pressed": "false" }, "Record as WebM");
-    record.addEventListener("click", () => {
-      if (recorder !== void 0) {
-        recorder.stop();
-        return;
-      }
-      recorder = new MediaRecorder(this.canvas.captureStream(FRAMES_PER_SECOND), { mimeType: "video/webm" });
-      recorder.addEventListener("dataavailable", (event) => download(event.data, "webm"));
-      recorder.addEventListener("stop", () => {
-        recorder = void 0;
-        record.textContent = "Record as WebM";
-        record.setAttribute("aria-pressed", "false");
-      });
-      recorder.start();
-      record.textContent = "End the recording";
-      record.setAttribute("aria-pressed", "true");
-    });
-    record.hidden = typeof MediaRecorder === "undefined" || !MediaRecorder.isTypeSupported("video/webm");
-    const copy = () => this.send("program", { frames: Math.max(1, this.frames) });
-    return h(
-      "div",
-      { class: "row" },
-      h("button", { type: "button", onclick: copy }, "Copy as Python"),
-      h("button", { type: "button", onclick: save }, "Save as PNG"),
-      record
-    );
   }
   showProgram(program) {
     this.element.querySelector(".program")?.remove();
