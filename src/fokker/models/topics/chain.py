@@ -78,8 +78,7 @@ class TopicChain:
         self._own_word_prior = self.word_prior.columns(range(share.own.start, share.own.stop))
         self.document_prior = LearnedPrior(DocumentPrior.of(gamma, topics), fold_in(key, _PRIOR))
         self.step_size, self.friction, self.start = step_size, friction, start
-        self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
-        self.engine = engine
+        self.sweeps, self.burn_in, self.threads, self.engine = sweeps, burn_in, threads, engine
         # The number of words per document in the first minibatch.
         self._length = 0.0
         # The number of documents in the largest minibatch so far.
