@@ -102,7 +102,7 @@ def test_a_clean_verdict_counts_the_directions_that_were_not_judged():
     text = _power(dataclasses.replace(spread, judged=some, shift=shift, shape=shape))
     assert "in every one of the 3 directions of 4 that could be judged" in text
     assert "in any one of the 3 directions of 4 that could be judged" in text
-    assert "were compared (1 of 4 could not be)" in text
+    assert "were compared as well (1 of 4 could not be)" in text
 
 
 def test_the_r_hat_of_a_clean_verdict_is_the_one_that_was_judged():

@@ -207,7 +207,7 @@ OPTIONS = {"init": starts, "steps": 400, "chains": 4, "warm_up": 300, "progress"
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "lkj"
     with conftest.quick_compiling():
-        return folder, fk.sample(TARGET, fk.samplers.nuts(), out=folder, **OPTIONS)
+        return folder, fk.sample(TARGET, fk.samplers.nuts(target_accept=0.9), out=folder, **OPTIONS)
 
 
 def test_nuts_draws_correlations_of_lkj(run):
@@ -280,8 +280,8 @@ def test_a_matrix_among_many_parameters_is_judged_without_its_constants(tmp_path
 def test_a_run_of_matrices_goes_on_to_the_bit(run, tmp_path):
     whole = run[1]
     part = {**OPTIONS, "steps": 150}
-    fk.sample(TARGET, fk.samplers.nuts(), out=tmp_path / "part", **part)
-    rest = fk.resume(tmp_path / "part", TARGET, fk.samplers.nuts(), init=starts, steps=400)
+    fk.sample(TARGET, fk.samplers.nuts(target_accept=0.9), out=tmp_path / "part", **part)
+    rest = fk.resume(tmp_path / "part", TARGET, fk.samplers.nuts(target_accept=0.9), init=starts, steps=400)
     for name in ("R", "s"):
         np.testing.assert_array_equal(rest.samples[name], whole.samples[name])
 
