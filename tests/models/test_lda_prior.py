@@ -15,6 +15,7 @@ from fokker.corpora import Documents
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.collapsed import Assignments
 from fokker.models.topics.document_prior import DocumentPrior, added, counts_above
+from fokker.models.topics.exact import ROUNDS
 from fokker.models.topics.learned_prior import LearnedPrior
 from fokker.models.topics.seeds import read_seeds
 from fokker.models.topics.settings import Settings
@@ -220,13 +221,14 @@ def test_hdp_leaves_topics_without_words_and_says_how_many_it_uses():
 # ---- pseudo-counts and seeds
 
 
-def test_each_draw_of_an_exact_pass_has_a_prior_of_its_own():
+def test_each_round_of_an_exact_pass_has_a_prior_of_its_own():
     documents, _ = drawn_corpus(1, 60, topics=3, words=60, length=20)
     quick = {"passes": 2, "sweeps": 10, "burn_in": 5, "n_jobs": 1, "start_documents": 60}
     lda = fk.models.LDA(3, draws=6, **quick).fit(documents.to_matrix(60))
-    assert lda.doc_topic_prior_draws_.shape == (6, 3)
-    assert len(np.unique(lda.doc_topic_prior_draws_[:, 0])) == 6
-    np.testing.assert_allclose(lda.doc_topic_prior_, lda.doc_topic_prior_draws_[3:].mean(0))
+    num_rounds = ROUNDS + 6 * (ROUNDS // 6)  # those before the first draw, and those before each of six
+    assert lda.doc_topic_prior_draws_.shape == (num_rounds, 3)
+    assert len(np.unique(lda.doc_topic_prior_draws_[:, 0])) == num_rounds
+    np.testing.assert_allclose(lda.doc_topic_prior_, lda.doc_topic_prior_draws_[num_rounds // 2 :].mean(0))
 
 
 def test_collapsed_sweeps_have_pseudo_counts():

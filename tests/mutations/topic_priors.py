@@ -63,7 +63,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/chain.py",
-        "self._draw_gamma(total, draw)",
+        "self._draw_gamma(total, number)",
         "pass",
         "γ is not drawn at the end of an exact pass",
         ("lda_prior::hdp_leaves_topics_without_words_and_says_how_many_it_uses",),

@@ -59,7 +59,7 @@ MUTATIONS = [
         "if self._pass.num_rounds and (above := self._pass.counts_above()) is not None:",
         "if False:",
         "γ is drawn once in an exact pass, not before each draw",
-        ("lda_prior::each_draw_of_an_exact_pass_has_a_prior_of_its_own",),
+        ("lda_prior::each_round_of_an_exact_pass_has_a_prior_of_its_own",),
     ),
     Mutation(
         "models/topics/results.py",

@@ -209,7 +209,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/draws.py",
-        "self._draws = [(t, draw) for t, draw in self._draws if 2 * t >= step]",
+        "self._draws = [drawn for drawn in self._draws if 2 * drawn[0] >= step]",
         "pass",
         "draws of topics from the first half are kept",
         ("lda_chain::draws_are_of_the_second_half_and_bounded",),

@@ -231,7 +231,7 @@ def _validated(dynamics: Dynamics | SDE, example: State, names: tuple[str, ...],
             raise
         shown = ", ".join(f'"{name}": jnp.zeros(2)' for name in names)
         raise ValueError(
-            f"no state was given, so that {' and '.join(names)} was taken to be a single number, and with "
+            f"no state was given, so that a single number was taken for {' and '.join(names)}, and with "
             f"that it fails: {str(error).strip().rstrip('.')}. If the shape is another, give an example by "
             f"state=…, in Python such as state={{{shown}}}, or of a sampler theta alone, state=jnp.zeros(2)."
         ) from error

@@ -100,8 +100,8 @@ class LDA(_Parameters, LearnedTopics):
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
     `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`, `topic_names_`;
-    `doc_topic_prior_draws_` (n, K), a learned γ after each exact pass; `perplexity_curve_`, the perplexity
-    during the fit, and `verdict_`, whether to trust the topics.
+    `doc_topic_prior_draws_` (n, K), a learned γ of each round of the exact passes; `perplexity_curve_`, the
+    perplexity during the fit, and `verdict_`, whether to trust the topics.
     """
 
     _kind = "fitted LDA"
