@@ -7,7 +7,8 @@ export function ticks(low: number, high: number, wanted = 5): number[] {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
   const result = [];
-  for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
+  // Multiples, as sums of steps miss 0 by rounding.
+  for (let i = Math.ceil(low / step); i * step <= high; i++) result.push(i * step);
   if (result.length < 2 && wanted < 12) return ticks(low, high, wanted + 1);
   return result.map((value) => Number(value.toPrecision(6)));
 }

@@ -20,7 +20,7 @@ def demo(
     out: Annotated[Path, option("Folder for the picture and the report.")] = Path("fokker-demo"),
     seed: Seed = 0,
 ) -> None:
-    """Logistic regression on a million rows; a network; 'recipe', right and wrong samplers side by side."""
+    """Logistic regression on a million rows; a network; ratings; right and wrong samplers side by side."""
     from fokker._core.state import nearest
     from fokker.demo import DEMOS
 

@@ -77,8 +77,8 @@ def find_layout(text: str, path: Path, columns: Columns | None) -> Delimited:
     if any(len(places) != 1 for places in positions):
         raise ValueError(
             f"{path}: the header {shown} does not say which columns hold user, item and rating: name them, "
-            'as in columns=("user", "item", "rating"), or by position, as in columns=(0, 1, 2), if there '
-            "is no header."
+            'as in columns=("who", "what", "stars"), or by place, as in columns=(0, 1, 2), if there is no '
+            "header."
         )
     return Delimited(delimiter, (positions[0][0], positions[1][0], positions[2][0]), has_header=True)
 

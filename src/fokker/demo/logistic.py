@@ -135,7 +135,7 @@ def run(out: Path, seed: int, console: Console) -> None:
     worst = float(np.max(np.abs(summary.mean - mode) / deviation))
     ratio = summary.deviation / deviation
     console.print(f"means within {worst:.2f} standard deviations of Laplace's, ", end="")
-    console.print(f"standard deviations {ratio.min():.2f} to {ratio.max():.2f} of them")
+    console.print(f"standard deviations {ratio.min():.2f} to {ratio.max():.2f} times theirs")
     kinetic = trace.sample_stats["kinetic_temperature"].mean()
     console.print(
         f"kinetic temperature {kinetic:.3f} (1 is right), R-hat at most {summary.r_hat.max():.3f}, ", end=""

@@ -14,7 +14,6 @@ from fokker._core.state import (
     arguments_of,
     call,
     describe_shapes,
-    nearest,
     same_shapes,
     variable_names,
     zeros_like,
@@ -64,7 +63,7 @@ class Hamiltonian(Module):
             names = variable_names(z)
             raise ValueError(
                 f"the Hamiltonian is a function of the variable {self.position!r}, but the variables of the "
-                f"state are {', '.join(names)}.{nearest(self.position, names)}"
+                f"state are {', '.join(names)}: rename one of them."
             )
         return z[self.position]
 

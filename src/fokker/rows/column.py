@@ -81,7 +81,7 @@ class Column:
             return f"{what}, and numbers are needed, or lists of a fixed size, as pyarrow.list_(type, size)."
         texts = [str(value) for value in values[is_text][:1000].tolist()]
         if 2 * is_text.sum() < present.sum() and not all(map(has_decimal_comma, texts)):
-            return f"{what}, which is not a number: correct it, or leave it empty and remove the row."
+            return f"{what}, which is not a number: correct it, or remove the row."
         return f"{what}, {advice(self.name, texts, self._decimal)}"
 
     def codes(

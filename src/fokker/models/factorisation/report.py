@@ -9,7 +9,7 @@ import numpy as np
 from fokker._core.files import write_text
 from fokker.datasets.ratings import Ratings
 from fokker.diagnostics import Finding, Grade, Verdict
-from fokker.models.factorisation.implicit import ranking_of
+from fokker.models.factorisation.implicit import Ranking, ranking_of
 from fokker.models.factorisation.inputs import row_numbers
 from fokker.report.figures import Axis, Figure, Mark
 from fokker.report.page import figure_part, html, page, pairs, table, verdict_part
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Probabilities of the intervals whose coverage is shown.
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 # The interval that the verdict is about, and an error of its coverage that does no harm.
-_LEVEL, _TOLERATED = 0.9, 0.03
+_LEVEL, _HARMLESS = 0.9, 0.03
 # Items on the map, the ones rated most often.
 _ON_MAP = 40
 
@@ -36,21 +36,24 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
         ["mean rating", f"{model.mean_:.3f}"],
         ["standard deviation of the noise", f"{model.noise_:.3f}"],
     ]
-    parts, verdict = [], Verdict.of_problem("nothing was checked: give test=…, ratings that were held out.")
-    checked = "Held-out ratings: the error against that of their mean, and how many are in their intervals."
+    parts, verdict = [], verdict_of(model, test)
+    checked = (
+        "Held-out ratings: the error against that of their mean, and how many are in their 90 % intervals, "
+        f"where {_tolerated(test):.1%} more or fewer would be noticed."
+    )
     what = "expected rating"
     if model.confidence is not None:
         what, rows[-2:] = "score", [["confidence", f"{model.confidence:g}"]]
         checked = "Held-out items: whether more of them are recommended than by popularity."
     if model.confidence is not None and test is not None:
-        verdict, more = _judge_ranking(model, test)
-        rows += more
-    elif test is not None:
-        score, inside = model.score(test), coverage(model, test, _LEVEL)
-        verdict = _judge(score, inside, test, model.mean_)
         rows += [
-            ["test RMSE", f"{score:.4f} on {len(test):,} ratings"],
-            ["coverage of 90 % intervals", f"{inside:.1%}"],
+            [f"{name} among 20", f"{mine:.3f}, by popularity {theirs:.3f}"]
+            for name, mine, theirs in zip(("recall", "NDCG"), *_rankings(model, test), strict=True)
+        ]
+    elif test is not None:
+        rows += [
+            ["test RMSE", f"{model.score(test):.4f} on {len(test):,} ratings"],
+            ["coverage of 90 % intervals", f"{coverage(model, test, _LEVEL):.1%}"],
         ]
         parts += ["<h2>Intervals on held-out ratings</h2>", figure_part(coverage_figure(model, test))]
     if model.curve_:
@@ -71,38 +74,48 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
     return path
 
 
-def _judge(score: float, inside: float, test: Ratings, mean: float) -> Verdict:
-    """Whether held-out ratings are predicted better than by the mean, and within their intervals."""
+def verdict_of(model: "Factorisation", test: Ratings | None) -> Verdict:
+    """Whether held-out ratings are predicted better than by the mean, and are within their intervals.
+
+    Of counts, whether held-out items are recommended more often than by popularity.
+    """
+    if test is None:
+        return Verdict.of_problem("nothing was checked: give test=…, ratings that were held out.")
     findings = []
-    alone = float(np.sqrt(np.mean((test.values - mean) ** 2)))
+    if model.confidence is not None:
+        own, other = _rankings(model, test)
+        if own.ndcg <= other.ndcg:
+            popular = f"{other.ndcg:.3f}, that of the most popular items for everyone"
+            text = f"NDCG, {own.ndcg:.3f}, is not above {popular}."
+            findings.append(Finding(Grade.BAD, text))
+        return Verdict(tuple(findings))
+    score, inside = model.score(test), coverage(model, test, _LEVEL)
+    alone = float(np.sqrt(np.mean((test.values - model.mean_) ** 2)))
     if score >= alone:
         text = f"the test RMSE, {score:.3f}, is not below {alone:.3f}, that of the mean rating alone."
         findings.append(Finding(Grade.BAD, text))
-    # Two standard errors of the share, and what does no harm.
-    allowed = _TOLERATED + 2 * float(np.sqrt(_LEVEL * (1 - _LEVEL) / max(len(test), 1)))
-    if abs(inside - _LEVEL) > allowed:
-        what = "narrow: take more passes, or more draws" if inside < _LEVEL else "wide"
+    if abs(inside - _LEVEL) > _tolerated(test):
+        what = "narrow: take fewer factors, more passes, or more draws" if inside < _LEVEL else "wide"
         text = f"{inside:.1%} of held-out ratings are in their 90 % intervals, which are too {what}."
         findings.append(Finding(Grade.CARE, text))
     return Verdict(tuple(findings))
 
 
-def _judge_ranking(model: "Factorisation", test: Ratings) -> tuple[Verdict, list[list[str]]]:
-    """Whether held-out items are recommended more often than by popularity; recall and NDCG of both."""
+def _tolerated(test: Ratings | None) -> float:
+    """The error of a share in intervals that is not noticed.
+
+    Chance alone exceeds three standard errors in one of 370 fits; of many ratings small errors do no harm.
+    """
+    number = 1 if test is None else max(len(test), 1)
+    return max(_HARMLESS, 3 * float(np.sqrt(_LEVEL * (1 - _LEVEL) / number)))
+
+
+def _rankings(model: "Factorisation", test: Ratings) -> tuple[Ranking, Ranking]:
+    """Recall and NDCG of the model, and of the most popular items for everyone."""
     ratings = model.ratings_
-    own = model.ranking(test)
     popularity = np.bincount(ratings.items, minlength=ratings.num_items)
     other = ranking_of(lambda user: popularity, ratings, row_numbers(model._lookups, test), 20)
-    rows = [
-        [f"{name} among 20", f"{mine:.3f}, by popularity {theirs:.3f}"]
-        for name, mine, theirs in zip(("recall", "NDCG"), own, other, strict=True)
-    ]
-    if own.ndcg > other.ndcg:
-        return Verdict(()), rows
-    text = (
-        f"NDCG, {own.ndcg:.3f}, is not above {other.ndcg:.3f}, that of the most popular items for everyone."
-    )
-    return Verdict((Finding(Grade.BAD, text),)), rows
+    return model.ranking(test), other
 
 
 def coverage(model: "Factorisation", test: Ratings, level: float) -> float:
@@ -166,7 +179,7 @@ def map_figure(model: "Factorisation") -> Figure:
     names = [str(known[i]) if titles is None or not titles[i] else str(titles[i]) for i in items]
     return Figure(
         "The items rated most often",
-        "Items whose predictions are alike are near each other; zooming in shows names that have no room.",
+        "Items whose predictions are alike are near each other; zoom in to see the hidden names.",
         [Mark("points", "chain-2", x=x, y=y, text=[name[:28] for name in names])],
         is_map=True,
     )

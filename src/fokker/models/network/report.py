@@ -166,14 +166,14 @@ def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | 
     if net.sharpness_ != 1:
         power = (
             f" The probabilities of the draws are taken to the power {net.sharpness_:.3g} (sharpness_), and "
-            f"a share {net.label_noise_:.3g} of labels is taken to be at random (label_noise_), as "
-            "calibration found."
+            f"{net.label_noise_:.2%} of the labels are taken to be random (label_noise_): calibration chose "
+            "both."
         )
         before = " Both are of the draws, before calibration."
     return [
         "<h2>Calibration</h2>",
         "<p>Of the predictions made with 80 % confidence, 80 % should be right: the points should lie on the "
-        "diagonal. Below it the network is overconfident, above it less certain than it is right. The area "
+        "diagonal. Below it the network is overconfident, above it underconfident. The area "
         f"of a point is the number of rows.{power}</p>",
         figures_part(_reliability_figures(curves["posterior"])),
         "<h2>Uncertainty</h2>",

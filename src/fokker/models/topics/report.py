@@ -142,7 +142,7 @@ def map_figure(topics: Sequence[Topic], distances: np.ndarray) -> Figure:
     return Figure(
         "Map of the topics",
         "Topics that share words are near each other (Hellinger distance, scaled to the plane); the area of "
-        "a circle is the prevalence. Zooming in shows names that have no room.",
+        "a circle is the prevalence. Zoom in to see the hidden names.",
         [
             Mark(
                 "points",
