@@ -10,7 +10,7 @@ from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import GibbsSweep
 from fokker.models.factorisation.features import with_features
 from fokker.models.factorisation.hyperparameters import Hyperparameters, equal_noise
-from fokker.models.factorisation.implicit import ImplicitChain, ranking_of
+from fokker.models.factorisation.implicit import ImplicitChain, for_new_users, ranking_of
 
 ALPHA, TAU = 0.7, 3.0
 
@@ -160,3 +160,29 @@ def test_what_has_no_meaning_for_counts_is_refused(fitted):
         model.score(test)
     with pytest.raises(ValueError, match=r"rated must be above 0; they are \[0\]"):
         model.recommend(rated={3: 0})
+
+
+def test_few_pairs_of_many_are_no_divergence():
+    """The residuals are of all pairs, of which here one in 13,000 was chosen."""
+    g, n = np.random.default_rng(0), 20_000
+    users, items = np.append(np.arange(n), g.integers(0, n, 10_000)), g.permutation(n)
+    items = np.append(items, g.integers(0, n, 10_000))
+    model = fk.models.Factorisation(1, confidence=1.0, passes=4, draws=2, progress=False)
+    draws = model.fit(users, items).draws_
+    assert draws
+    assert all(np.all(np.isfinite(draw.users)) for draw in draws)
+
+
+def test_someone_new_has_zeros_with_the_items_that_were_fitted():
+    """And not with those that only have features."""
+    chain, _ = small_chain()
+    draw = chain.draw()
+    more = draw._replace(items=np.concatenate([draw.items, np.ones((3, 3), np.float32)]))
+    (wanted,), (found,) = for_new_users([draw], 5), for_new_users([more], 5)
+    np.testing.assert_array_equal(
+        found.hyperparameters["users"].precision, wanted.hyperparameters["users"].precision
+    )
+    (other,) = for_new_users([more], 8)
+    assert not np.allclose(
+        other.hyperparameters["users"].precision, wanted.hyperparameters["users"].precision
+    )

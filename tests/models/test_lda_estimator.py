@@ -56,6 +56,16 @@ def test_topics_are_distributions_with_their_uncertainty(fitted):
     assert fitted.n_documents_seen_ == 4 * 300
 
 
+def test_what_cannot_change_is_no_problem():
+    """A single topic has all words; five words are the five first of every topic."""
+    g = np.random.default_rng(0)
+    one = fk.models.LDA(1, passes=4, progress=False).fit(g.poisson(0.5, size=(100, 30)))
+    assert not any("drawn" in problem for problem in one.verdict_.problems)
+    mixtures = g.dirichlet([0.2] * 5, 100)
+    few = fk.models.LDA(3, passes=4, progress=False).fit(np.array([g.multinomial(40, p) for p in mixtures]))
+    assert "changed during the draws" not in str(few.verdict_)
+
+
 def test_a_chain_that_stands_still_is_reported(counts, monkeypatch):
     lda = fk.models.LDA(5, topic_word_prior=0.05, doc_topic_prior=0.2, passes=2, **QUICK)
     text = "The topics of the words were drawn once for all 20 draws"

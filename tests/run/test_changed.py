@@ -1,5 +1,7 @@
 """A density that reads a number outside of itself: a run has the number of its own time."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -156,3 +158,16 @@ def test_an_error_of_the_density_is_reported_by_the_checks():
     """What looks for changes says nothing of it."""
     with pytest.raises(ValueError, match="log_density must return one number"):
         fk.sample(fk.Density(lambda theta: theta), fk.samplers.mala(0.5), init=jnp.zeros(2), steps=10)
+
+
+_LOWEST = 0.0
+
+
+def test_a_start_is_checked_again_where_the_density_has_changed(monkeypatch):
+    """sgld holds no potential that would say it."""
+    target = fk.Density(lambda theta: jnp.where(theta[0] > _LOWEST, -jnp.sum(theta**2), -jnp.inf))
+    options = {"init": jnp.ones(2), "steps": 4, "chains": 1, "progress": False}
+    fk.sample(target, fk.samplers.sgld(0.01), **options)
+    monkeypatch.setattr(sys.modules[__name__], "_LOWEST", 3.0)
+    with pytest.raises(ValueError, match="log_density is -inf"):
+        fk.sample(target, fk.samplers.sgld(0.01), **options)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.precision import is_double
 from fokker.rows import is_source
 from fokker.run import trajectories
-from fokker.run.positions import Init, WarmedUp, given_positions
+from fokker.run.positions import Init, WarmedUp, forget_passed, given_positions
 from fokker.run.record import density_of_row, fingerprint_of_program
 from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target, TargetWithData
@@ -48,6 +48,7 @@ def forget_changed(target: Target | None, sampler: object, init: Init, keys: Key
     if changed:
         jax.clear_caches()
         trajectories.forget_programs()
+        forget_passed()
 
 
 def _has_changed(function: Any, *arguments: Any) -> bool:

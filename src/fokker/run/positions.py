@@ -239,6 +239,11 @@ _PASSED: dict[Hashable, None] = {}
 _MOST_PASSED = 64
 
 
+def forget_passed() -> None:
+    """Check all starts again, as a density has changed."""
+    _PASSED.clear()
+
+
 def _remember(identity: Hashable | None) -> None:
     if identity is None:
         return

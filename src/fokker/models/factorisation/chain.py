@@ -114,7 +114,7 @@ class FactorChain:
         move(self)
         squares = self.squared_residuals()
         # Where a few rows leave, their numbers are huge before they are infinite.
-        if not np.sum(self.noise.precision * squares) < _LARGEST * len(self.values):
+        if not np.sum(self.noise.precision * squares) < _LARGEST * np.sum(self.counts):
             return False
         for name, table in self.tables.items():
             mean = table.mean(0, dtype=float)

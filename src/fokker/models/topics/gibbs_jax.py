@@ -196,10 +196,14 @@ def _tokens(indptr: ArrayLike, words: ArrayLike, counts: ArrayLike) -> tuple[Int
 
 
 def _parts(ends: Integers, size: int) -> list[slice]:
-    """Successive documents that together have at most so many tokens; a longer one is a part of its own."""
+    """Successive documents that together have at most so many numbers; a longer one is a part of its own.
+
+    A token has one number per topic, the mixture of a document those of the proposals of its Gamma variables.
+    """
     parts, start, num_documents = [], 0, ends.size - 1
+    numbers = ends + 2 * (_PROPOSALS + 1) * np.arange(ends.size)
     while start < num_documents:
-        stop = max(start + 1, int(np.searchsorted(ends, ends[start] + size, side="right")) - 1)
+        stop = max(start + 1, int(np.searchsorted(numbers, numbers[start] + size, side="right")) - 1)
         if ends[stop] > ends[start]:
             parts.append(slice(start, stop))
         start = stop

@@ -104,7 +104,8 @@ class Fit:
         early, late = (
             top_words(np.mean(part, 0), COHERENCE_WORDS) for part in (self.draws[:half], self.draws[half:])
         )
-        return np.array([len(set(a) & set(b)) for a, b in zip(early, late, strict=True)])
+        # Of a vocabulary of fewer than ten words those that are lacking count as the same.
+        return np.array([COHERENCE_WORDS - len(set(a) - set(b)) for a, b in zip(early, late, strict=True)])
 
     @functools.cached_property
     def topics(self) -> list[TopicWords]:
@@ -128,10 +129,12 @@ def judge(fit: Fit, wording: Wording) -> Verdict:
     # Topics that nothing uses are draws of the prior: no judgement of them.
     is_used = fit.prior.is_used
     effective_draws = np.where(is_used, fit.effective_draws, np.nan)
+    # A single topic has all words: there is nothing to draw.
+    num_assignments = fit.num_assignments if len(is_used) > 1 else len(fit.draws)
     parts = [
         judge_predictions(fit, wording),
         judge_curve(fit.curve, wording),
-        judge_draws(len(fit.draws), fit.num_assignments, effective_draws, wording),
+        judge_draws(len(fit.draws), num_assignments, effective_draws, wording),
         judge_steadiness(np.where(is_used, fit.steady_words, COHERENCE_WORDS), wording),
         judge_topics([t for t in fit.topics if is_used[t.number]], wording, fit.prior.prior.learned == "hdp"),
         judge_seeds(fit.topics, fit.seed_words, wording),
@@ -256,11 +259,8 @@ def changed_topics(steady_words: np.ndarray) -> str | None:
     topics = np.flatnonzero(steady_words < _MIN_SHARED_WORDS)
     if not len(topics):
         return None
-    what = (
-        f"changed during the draws (fewer than {_MIN_SHARED_WORDS} of {{their}} ten words are the same in "
-        "both halves)"
-    )
-    return _sentence(topics.tolist(), len(steady_words), what)[:-1]
+    same = f"fewer than {_MIN_SHARED_WORDS} of {{their}} ten words are the same in both halves"
+    return _sentence(topics.tolist(), len(steady_words), f"changed during the draws ({same})")[:-1]
 
 
 def judge_steadiness(steady_words: np.ndarray, wording: Wording) -> Verdict:
@@ -288,8 +288,9 @@ def judge_draws(draws: int, num_assignments: int, effective_draws: np.ndarray, w
     if num_assignments < _MIN_DRAWS:
         different = "once" if num_assignments == 1 else f"{num_assignments} times"
         return Verdict.of_problem(
-            f"The topics of the words were drawn {different} for all {draws} draws: the chain stands still, "
-            f"and its bounds are too narrow. {wording.longer}"
+            f"The topics of the words were drawn {different} for all {draws} draws: either they are certain, "
+            f"as of subjects without common words, or the chain stands still, and its bounds are too narrow. "
+            f"{wording.longer}"
         )
     if not len(known):
         return Verdict()

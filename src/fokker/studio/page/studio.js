@@ -788,7 +788,7 @@ function ticks(low, high, wanted = 5) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
   const result = [];
-  for (let value = Math.ceil(low / step) * step; value <= high; value += step) result.push(value);
+  for (let i = Math.ceil(low / step); i * step <= high; i++) result.push(i * step);
   if (result.length < 2 && wanted < 12) return ticks(low, high, wanted + 1);
   return result.map((value) => Number(value.toPrecision(6)));
 }
