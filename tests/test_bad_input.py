@@ -275,7 +275,7 @@ BAD = {
     "position that is not in the state": (
         lambda: recipe(fk.dynamics.langevin(U), 0.1).init({"tetha": jnp.ones(2)}),
         ValueError,
-        r"variable 'theta', but the variables of the state are tetha. Did you mean 'tetha'",
+        r"variable 'theta', but the variables of the state are tetha: rename one of them",
     ),
     "named dynamics over a state without names": (
         lambda: recipe(fk.dynamics.langevin(U), 0.1).init(jnp.ones(2)),

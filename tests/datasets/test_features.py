@@ -68,7 +68,7 @@ def test_the_command_learns_from_ratings_and_features(movies):
     for more, message in (
         (("--item-columns", "genre"), "no column 'genre'"),
         (("--user-columns", "age"), "--user-columns age: it is for --user-features FILE"),
-        (("--user", "77"), "--user 77: the ratings have no such user; they are like 0"),
+        (("--user", "77"), "--user 77: the ratings have no such user; their identifiers look like 0"),
         (("--repeated", "no"), '--repeated no: give "refuse"'),
     ):
         assert message in str(run(*options, *more).exception)

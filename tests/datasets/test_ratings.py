@@ -205,7 +205,7 @@ HEADER = "userId,movieId,rating,timestamp\n"
         ("", r"is empty; it should contain ratings"),
         (" \n\n", r"is empty; it should contain ratings"),
         ("a word\n", r"the format is unknown\. Its first line is 'a word'"),
-        ("a,b,c\n1,2,3\n", r"the header 'a,b,c' does not say which columns .* columns=\(\"user\""),
+        ("a,b,c\n1,2,3\n", r"the header 'a,b,c' does not say which columns .* columns=\(\"who\""),
         ("1,2,3\n4,5,6\n", r"is not a header .* give columns=\(0, 1, 2\)"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", r"is a binary file; a text file is needed"),
         (gzip.compress(FORMATS["u.data"].encode(), mtime=0)[:-12], r"is damaged or cut short: .* again"),
