@@ -163,7 +163,7 @@ CASES = [
         "samplers",
         "one's own that follows another",
         "wrong",
-        lambda: Following(0.4, None, 2.0).on(TARGET),
+        lambda: Following(0.4, friction=2.0).on(TARGET),
         TWO,
     ),
     Case("samplers", "lazy sgld", "right", lambda: fk.lazy(S.sgld(0.04)).on(rows())),
