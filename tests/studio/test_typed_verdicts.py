@@ -42,6 +42,7 @@ def test_there_are_thirty_samplers_of_each_kind():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # sixty verdicts
 def test_the_page_shows_what_check_says_on_all_of_them(monkeypatch, page, served):
     """Through the page: what it sends of each is the design, and what it shows is the report on that."""
     names = {design_of(data): name for name, data in ALL.items()}
