@@ -2,8 +2,8 @@
 
 `python tests/digests.py` compares with `tests/digests.json`; `--write` stores what the code draws now, for a
 change that draws otherwise on purpose, whose reason stands in CHANGELOG.md. Bits depend on XLA's code for the
-machine, so they are compared only where JAX and the processor are those that they were written with;
-elsewhere the last numbers of each run are compared with a tolerance.
+machine, so they are compared only where JAX and the processor are those that they were written with
+(`environment`, of all or of one run); elsewhere the last numbers of each run are compared with a tolerance.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fokker as fk
+from estimators import ESTIMATORS, LDA, counts
 from fokker import samplers
 from registry import EVERY, THETA, metric
 
@@ -88,38 +89,13 @@ def _tuned() -> Any:
     ]
 
 
-def _counts(overlap: int = 0) -> Any:
-    """Documents of two topics; `overlap`: what every word has more in both, so that z is uncertain."""
-    generator = np.random.default_rng(0)
-    topics = np.array([[4, 3, 2, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 2, 3, 4]]) + overlap
-    topics = topics / topics.sum(1, keepdims=True)
-    return np.stack([generator.multinomial(30, topics[i % 2]) for i in range(40)])
-
-
-def _topics(overlap: int = 0, **settings: Any) -> Callable[[], Any]:
-    quick = {"random_state": 3, "batch_size": 10, "sweeps": 4, "burn_in": 2, "passes": 2, "n_jobs": 1}
-    return lambda: fk.models.LDA(2, **{**quick, **settings}).fit(_counts(overlap)).components_
+def _fitted(name: str, **parameters: Any) -> Callable[[], Any]:
+    return lambda: ESTIMATORS[name].drawn(ESTIMATORS[name].fit(**parameters))
 
 
 def _streamed(sampler: str) -> Callable[[], Any]:
     """By `partial_fit`, whose topics come from the dynamics alone."""
-    quick = {"random_state": 3, "batch_size": 10, "sweeps": 4, "burn_in": 2, "n_jobs": 1}
-    return lambda: fk.models.LDA(2, sampler=sampler, **quick).partial_fit(_counts()).components_
-
-
-def _network() -> Any:
-    X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(12, 2)
-    net = fk.models.Network(
-        [3], passes=4, burn_in_passes=2, draws=4, batch_size=4, random_state=3, progress=False
-    )
-    return net.fit(X, np.arange(12) % 2).predict_proba(X)
-
-
-def _ratings(**settings: Any) -> Callable[[], Any]:
-    users, items = np.arange(60) % 6, np.arange(60) // 6
-    values = np.random.default_rng(0).integers(1, 6, 60)
-    quick = {"passes": 6, "draws": 3, "random_state": 3, "progress": False, **settings}
-    return lambda: fk.models.Factorisation(2, **quick).fit(users, items, values).predict(users[:9], items[:9])
+    return lambda: fk.models.LDA(**LDA, sampler=sampler).partial_fit(counts()).components_
 
 
 RUNS: dict[str, Callable[[], Any]] = {
@@ -140,13 +116,11 @@ RUNS: dict[str, Callable[[], Any]] = {
     "sgld, SVRG": _batched(gradient=fk.gradients.svrg(5)),
     "sgld, moments": _moments,
     "tune": _tuned,
-    "LDA": _topics(),
-    "LDA, topics that overlap": _topics(1),
+    **{name: _fitted(name) for name in ESTIMATORS},
+    "LDA, topics that overlap": _fitted("LDA", overlap=1),
     "LDA, sgrhmc in a stream": _streamed("sgrhmc"),
     "LDA, scir in a stream": _streamed("scir"),
-    "Network": _network,
-    "Factorisation": _ratings(),
-    "Factorisation, sgnht": _ratings(sampler="sgnht", batch_size=20),
+    "Factorisation, sgnht": _fitted("Factorisation", sampler="sgnht", batch_size=20),
 }
 
 
@@ -172,8 +146,8 @@ def difference(name: str, stored: dict[str, Any]) -> str | None:
     """What of a run is other than stored, in words."""
     draws, before = digest(name), stored["runs"].get(name)
     if before is None:
-        return f"{name}: not stored; python tests/digests.py --write"
-    if stored["environment"] == environment():
+        return f"{name}: not stored; python tests/digests.py --write --only '{name}'"
+    if before.get("environment", stored["environment"]) == environment():
         return (
             None
             if draws["sha256"] == before["sha256"]
@@ -181,6 +155,16 @@ def difference(name: str, stored: dict[str, Any]) -> str | None:
         )
     close = np.allclose(draws["last"], before["last"], rtol=TOLERANCE, atol=TOLERANCE)
     return None if close else f"{name}: other draws: {draws['last']} ≠ {before['last']}"
+
+
+def write(names: list[str]) -> None:
+    """Store these runs; where the others were stored elsewhere, with the environment that they have here."""
+    here, stored = {"environment": environment()}, json.loads(STORED.read_text())
+    others = {name: run for name, run in stored["runs"].items() if name in RUNS and name not in names}
+    of_all = {"environment": stored["environment"]} if others else here
+    own = {} if of_all == here else here
+    runs = {**others, **{name: {**digest(name), **own} for name in names}}
+    STORED.write_text(json.dumps({**of_all, "runs": runs}, indent=1, ensure_ascii=False) + "\n")
 
 
 def main() -> None:
@@ -193,14 +177,7 @@ def main() -> None:
     names = [name for name in RUNS if arguments.only in name]
     names = names if arguments.half is None else names[arguments.half :: 2]
     if arguments.write:
-        stored = json.loads(STORED.read_text())
-        if len(names) < len(RUNS) and stored["environment"] != environment():
-            raise SystemExit(f"the others were stored with {stored['environment']}: store all, or use that.")
-        before = stored["runs"] if len(names) < len(RUNS) else {}
-        runs = {**before, **{name: digest(name) for name in names}}
-        STORED.write_text(
-            json.dumps({"environment": environment(), "runs": runs}, indent=1, ensure_ascii=False) + "\n"
-        )
+        write(names)
         return
     stored, others = json.loads(STORED.read_text()), 0
     for name in names:

@@ -10,10 +10,10 @@ import typer
 import digests
 import fokker as fk
 from documents import PAGES, ROOT
+from estimators import ESTIMATORS
 from fokker.cli import app
 from registry import EVERY
 from site_names import facts, samplers
-from test_bad_input import ESTIMATORS
 
 _DOCUMENTS = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
@@ -51,8 +51,8 @@ ADDITIONS = {
     "estimator": (
         set(fk.models.__all__),
         {
-            "tests/digests.py": _without_settings(digests.RUNS),
-            "tests/test_bad_input.py": set(ESTIMATORS),
+            "tests/estimators.py": set(ESTIMATORS),
+            "tests/digests.py --write --only": _without_settings(STORED),
             "a page in `docs/`": set(re.findall(r"fk\.models\.(\w+)", _DOCUMENTS)),
         },
     ),
@@ -61,6 +61,10 @@ ADDITIONS = {
         {"a page of `docs/`": set(re.findall(r"\bfokker (\w+)", _DOCUMENTS))},
     ),
 }
+
+
+def _heading(kind):
+    return f"Adding {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def missing(kind, names):
@@ -72,14 +76,14 @@ def test_everything_is_named_in_every_place(kind):
     names, _ = ADDITIONS[kind]
     lacking = missing(kind, names)
     lines = [f"{place}: {', '.join(lacked)}" for place, lacked in lacking.items()]
-    assert not lacking, "\n".join([f"see “Adding a {kind}” in CONTRIBUTING.md; missing in", *lines])
+    assert not lacking, "\n".join([f"see “{_heading(kind)}” in CONTRIBUTING.md; missing in", *lines])
     assert set(missing(kind, names | {"new_one"})) == set(ADDITIONS[kind][1])
 
 
 @pytest.mark.parametrize("kind", ADDITIONS)
 def test_the_places_are_those_of_contributing(kind):
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    section = re.search(rf"^## Adding an? {kind}\n(.*?)^## ", text, re.S | re.M)[1]
+    section = re.search(rf"^## {_heading(kind)}\n(.*?)^## ", text, re.S | re.M)[1]
     assert [place for place in ADDITIONS[kind][1] if place not in section] == []
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fokker as fk
+from estimators import ESTIMATORS
 from fokker import fields
 from fokker._core.keys import checked_key, checked_seed, key_of_seed
 from fokker.datasets.ratings import Ratings
@@ -475,12 +476,6 @@ def table(**columns):
     return pandas.DataFrame(columns)
 
 
-ROWS = np.eye(4, dtype=np.float32)
-ESTIMATORS = {
-    "LDA": lambda seed: fk.models.LDA(2, random_state=seed).fit(np.ones((4, 4), int)),
-    "Network": lambda seed: fk.models.Network((2,), random_state=seed).fit(ROWS, [0, 1, 0, 1]),
-    "Factorisation": lambda seed: fk.models.Factorisation(2, random_state=seed).fit([1, 2], [1, 2], [3, 4]),
-}
 SEED = r"seed must be a whole number of 32 bits, from 0 to 4294967295"
 BAD_RUNS = {
     **{
@@ -491,11 +486,11 @@ BAD_RUNS = {
     "seed of a tuning": (lambda: fk.tune(NORMAL, "sgld", init=jnp.zeros(2), seed=None), ValueError, SEED),
     **{
         f"seed {seed!r} of {name}": (
-            lambda seed=seed, make=make: make(seed),
+            lambda seed=seed, fit=example.fit: fit(random_state=seed),
             ValueError,
             "random_state must be a whole number of 32 bits, from 0",
         )
-        for name, make in ESTIMATORS.items()
+        for name, example in ESTIMATORS.items()
         for seed in (1.5, "abc", 2**80, 2**32, -1, True)
     },
     "seed of topics": (

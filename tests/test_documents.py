@@ -68,6 +68,21 @@ def test_what_is_not_defined_is_noticed():
     assert _USED_KEY.findall("jax.random.normal(key, (3,)) + jax.random.uniform(key, ())") == ["key", "key"]
 
 
+def test_every_page_is_in_the_order_of_the_site():
+    """`make docs` fails with a page that no toctree names."""
+    listed = {
+        (page.parent / f"{line}.md").resolve()
+        for page in PAGES
+        for block in blocks(page)
+        if block.language == "{toctree}"
+        for line in block.text.splitlines()
+        if line and line[0] != ":"
+    }
+    pages = set(PAGES) - {README, ROOT / "docs/index.md"}
+    missing = sorted(name_of(page) for page in pages - listed)
+    assert not missing, f"give these a line in a toctree, such as that of docs/index.md: {', '.join(missing)}"
+
+
 # Programs are run ------------------------------------------------------------------------------------------
 
 

@@ -12,13 +12,14 @@ import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker._core.keys import checked_seed
+from fokker.models.named_arrays import with_prefix, without_prefix
 
 _VERSION = 1
 _MAX_SEED = 2**31 - 1
@@ -100,17 +101,20 @@ else:
 class Estimator(_Base):
     """Parameters by name; `save`, `load` and pickling by what `_fitted_state` returns and `_restore` takes.
 
-    All estimators have `random_state`, `progress`, and `passes` over the data. `_kind`: what its files are
+    All estimators have `random_state`, `progress` and `draws`. `_kind`: what its files are
     called. `_fitted_by`: the attribute that a fit sets. `_rebuilt`: attributes that `_restore` makes, which
-    cannot be pickled. `_attributes`: those that a file has as they are, where they are set. `_labels`: which
-    of the values of `_fitted_state` for JSON are lists of the user's labels. `_remade`: parameters that
-    `load` can do without. `_renamed`: earlier names of parameters, and their names now.
+    cannot be pickled. `_attributes`: those that a file has as they are, where they are set; `_arrays`: those
+    that are arrays, or arrays by name. `_labels`: which of the values of `_fitted_state` for JSON are lists
+    of the user's labels. `_remade`: parameters that `load` can do without. `_renamed`: earlier names of
+    parameters, and their names now. `_predicts`: what it is to scikit-learn. The run of a fit, `trace_`, is
+    in no file and no pickle: it holds programs and keys.
     """
 
     _kind: ClassVar[str]
     _fitted_by: ClassVar[str] = "draws_"
     _rebuilt: ClassVar[tuple[str, ...]] = ()
     _attributes: ClassVar[tuple[str, ...]] = ()
+    _arrays: ClassVar[tuple[str, ...]] = ("draws_",)
     _labels: ClassVar[tuple[str, ...]] = ()
     _remade: ClassVar[tuple[str, ...]] = ()
     _renamed: ClassVar[dict[str, str]] = {}
@@ -145,13 +149,36 @@ class Estimator(_Base):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
 
+    @property
+    def _predicts(self) -> Literal["classifier", "regressor"] | None:
+        return None
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, RegressorTags
+
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.estimator_type = self._predicts
+        tags.classifier_tags = ClassifierTags() if self._predicts == "classifier" else None
+        tags.regressor_tags = RegressorTags() if self._predicts == "regressor" else None
+        tags.target_tags.required = self._predicts is not None
+        return tags
+
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What was learned: values for JSON, and arrays."""
-        raise NotImplementedError
+        """What was learned: values for JSON, and arrays; here `_arrays`, where they are set."""
+        arrays: dict[str, np.ndarray] = {}
+        for name in self._arrays:
+            value = getattr(self, name, {})  # what is not set has no arrays
+            arrays |= with_prefix(name, value) if isinstance(value, Mapping) else {name: np.asarray(value)}
+        return {}, arrays
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Restore a `_fitted_state`, given the parameters."""
-        raise NotImplementedError
+        """Restore a `_fitted_state`, given the parameters; here `_arrays`."""
+        for name in self._arrays:
+            by_name = without_prefix(name, arrays)
+            if by_name or name in arrays:
+                setattr(self, name, by_name or arrays[name])
+            elif name == self._fitted_by:
+                raise KeyError(name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a .npz file with a checksum, which `load` reads.
@@ -210,11 +237,10 @@ class Estimator(_Base):
         return estimator
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
         if not self.__sklearn_is_fitted__():
-            return state
-        for name in self._rebuilt:
-            state.pop(name, None)
+            return dict(self.__dict__)
+        left_out = {"trace_", *self._rebuilt, *self._arrays}
+        state = {name: value for name, value in self.__dict__.items() if name not in left_out}
         return {**state, "_stored": self._fitted_state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -222,8 +248,7 @@ class Estimator(_Base):
         self.__dict__.update({name: value for name, value in state.items() if name != "_stored"})
         kind = type(self).__name__
         advice = f"fit it again, and keep it by save and {kind}.load, which read files of earlier releases."
-        missing = [name for name in inspect.signature(type(self)).parameters if name not in state]
-        if missing:
+        if missing := [name for name in inspect.signature(type(self)).parameters if name not in state]:
             raise ValueError(
                 f"this pickle of a {kind} is of another release of Fokker: it has no {', '.join(missing)}. "
                 f"Read it with that release, or {advice}"
@@ -310,11 +335,9 @@ def column_names(X: ArrayLike) -> np.ndarray | None:
 
 def remember_columns(estimator: "Estimator", X: ArrayLike) -> None:
     """Set `feature_names_in_`, or remove that of an earlier fit."""
-    names = column_names(X)
-    if names is not None:
+    estimator.__dict__.pop("feature_names_in_", None)
+    if (names := column_names(X)) is not None:
         estimator.feature_names_in_ = names
-    elif hasattr(estimator, "feature_names_in_"):
-        del estimator.feature_names_in_
 
 
 def check_columns(estimator: "Estimator", X: ArrayLike) -> None:

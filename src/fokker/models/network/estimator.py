@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import equinox as eqx
 import jax
@@ -39,8 +39,6 @@ from fokker.models.network.settings import StepSettings
 from fokker.models.network.stored import restored_weights, weights_state
 from fokker.models.network.training import Lengths, NetworkPosterior
 from fokker.samplers.contract import Sampler
-
-_FITTED_ARRAYS = ("_location", "_scale")
 
 
 @dataclass(eq=False, repr=False)
@@ -95,8 +93,8 @@ class Network(Predictor):
     """
 
     _kind = "fitted network"
-    # A run holds programs and keys; the others are built again from the arrays of the weights.
-    _rebuilt = ("trace_", "draws_", "_posterior", "_chosen", "_fixed", "_positions")
+    # Built again from the arrays of the weights.
+    _rebuilt = ("draws_", "_posterior", "_chosen", "_fixed", "_positions")
     _attributes = (
         "input_shape_",
         "stopped_",
@@ -106,6 +104,7 @@ class Network(Predictor):
         "_is_vector",
         "_targets_per_row",
     )
+    _arrays = ("_location", "_scale")
     _labels = ("labels",)
     # A module is known without the weights that it started from.
     _remade = ("params",)
@@ -140,16 +139,9 @@ class Network(Predictor):
     random_state: RandomState = 0
     progress: bool = True
 
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, RegressorTags
-
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        is_classifier = self.likelihood == "categorical"
-        tags.estimator_type = "classifier" if is_classifier else "regressor"
-        tags.classifier_tags = ClassifierTags() if is_classifier else None
-        tags.regressor_tags = None if is_classifier else RegressorTags()
-        tags.target_tags.required = True
-        return tags
+    @property
+    def _predicts(self) -> Literal["classifier", "regressor"]:
+        return "classifier" if self.likelihood == "categorical" else "regressor"
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Start at new weights and sample the posterior given X and y.
@@ -326,16 +318,13 @@ class Network(Predictor):
         )
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        arrays = {
-            **weights_state(self._posterior.network, self.draws_, self._fixed),
-            **{name: np.asarray(getattr(self, name)) for name in _FITTED_ARRAYS if hasattr(self, name)},
-        }
+        weights = weights_state(self._posterior.network, self.draws_, self._fixed)
         labels, of_classes = split_labels({"classes": self.classes_} if hasattr(self, "classes_") else {})
-        return {"labels": labels}, {**arrays, **of_classes}
+        return {"labels": labels}, {**weights, **super()._fitted_state()[1], **of_classes}
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.input_shape_ = tuple(self.input_shape_)
-        self.__dict__.update({name: arrays[name] for name in _FITTED_ARRAYS if name in arrays})
+        super()._restore(header, arrays)
         if "classes" in header:  # of an older file
             self.classes_ = np.asarray(header["classes"], np.dtype(header["classes_type"]))
         else:
