@@ -1,6 +1,6 @@
 """The line below "No problems found": what was checked, how finely, and what no run can show."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,12 +30,23 @@ def checked_text(
     """
     parts = [f"{_agreement(statistics, judged)}, with at least {least:,.0f} effective draws.", _power(spread)]
     if trace.sampler is not None and not trace.sampler.is_exact and not halving:
-        parts.append("For smaller biases of the step: trace.step_halving().")
+        parts.append(f"For smaller biases of the step {repeated_with_half(trace)}.")
     temperature = trace.settings.get("temperature", 1.0)
     if temperature != 1:
         parts.append(f"The draws are of exp(-U/T) with T = {temperature:.3g}, not of the posterior itself.")
     parts.append("No run can show modes that no chain visited, or whether the model is right.")
     return " ".join(parts)
+
+
+def repeated_with_half(trace: "Trace") -> str:
+    """How the bias of the step is seen, for those who have a trace and for those who have not."""
+    size: Any = trace.settings.get("step_size")
+    is_number = size is not None and not callable(size) and np.ndim(size) == 0
+    half = f", {float(size) / 2:.3g}" if is_number else ""
+    return (
+        f"compare with a run whose step size is half as large{half}; in Python, trace.step_halving() of the "
+        "trace that fk.sample returned does it"
+    )
 
 
 def _agreement(statistics: Statistics, judged: Agreement | None) -> str:
