@@ -450,7 +450,7 @@ def test_an_error_in_a_small_region_is_found():
     report = fk.check(given, explain=False)
     assert not report.ok
     assert float(report.worst_point[0]) > 2
-    assert "at least 0.9% of the mass" in report.power
+    assert "at least 0.9 % of the mass" in report.power
 
 
 def test_the_verdict_names_the_modes_that_were_found():

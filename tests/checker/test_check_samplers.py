@@ -203,7 +203,7 @@ def test_the_dynamics_that_a_sampler_follows_are_checked():
     assert report.verdict == "right"
     assert any(text.startswith("steps: 16 steps of size") for text in report.checks)
     assert any("small steps without minibatches were compared" in note for note in report.notes)
-    assert re.search(r"Steps with \d+% to 1\d\d% of the noise, or 90% to 110% of the drift", report.power)
+    assert re.search(r"Steps with \d+ % to 1\d\d % of the noise, or 90 % to 110 % of the drift", report.power)
     assert of_normal(Following(0.4, friction=2.0)).verdict == "wrong"
 
 

@@ -652,7 +652,7 @@ def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_p
     net.report(tmp_path / "net.html", X, y)
     page = (tmp_path / "net.html").read_text(encoding="utf-8")
     assert f"to the power {net.sharpness_:.3g} (sharpness_)" in page
-    assert f"{net.label_noise_:.2%} of the labels are taken to be random" in page
+    assert f"{100 * net.label_noise_:.2f} % of the labels are taken to be random" in page
     # Of the same probabilities as the percentages beside them.
     assert f"<td>{metrics.entropy(net.predict_proba(X)).max():.3f}</td>" in page
     assert "Single weights are not judged" in page

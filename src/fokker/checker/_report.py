@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker._core.state import State
 from fokker.checker._marginal import Marginal
 from fokker.checker._structure import Structure
@@ -113,8 +114,8 @@ class Report:
             steps = f"the target is stationary under the steps of this sampler{warmth}"
             if self.missed > _WEAK:
                 return (
-                    f"RIGHT as far as averages show: {steps}, up to errors of {self.missed:.0%}, which would "
-                    "not have been seen."
+                    f"RIGHT as far as averages show: {steps}, up to errors of {percent(self.missed)}, which "
+                    "would not have been seen."
                 )
             return f"RIGHT: {steps}, as far as was checked."
         if self.ok:

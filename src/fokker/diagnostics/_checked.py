@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker.diagnostics._agreement import R_HAT, Agreement
 from fokker.diagnostics._convergence import Statistics
 
@@ -78,9 +79,9 @@ def _power(spread: "Spread | None") -> str:
         text = "There are too few effective draws to notice even a variance that is twice the target's"
         text += f". {_NOTICED} {mean}" if mean else ""
     else:
-        where = f"{_percent(everywhere)} in {_each('every', spread.judged)}" if several else _percent(one)
+        where = f"{percent(everywhere)} in {_each('every', spread.judged)}" if several else percent(one)
         if several and one <= _DOUBLED:
-            where += f", or by {_percent(one)} in a single one"
+            where += f", or by {percent(one)} in a single one"
         elif several:
             where += ", though perhaps not one that is twice the target's in a single one"
         text = f"{_NOTICED} a variance that is off by {where}" + (f", and {mean}" if mean else "")
@@ -100,7 +101,3 @@ def _shape(spread: "Spread") -> str:
         return "The shape of the distribution beyond that was not compared."
     left = "" if judged.all() else f" ({int((~judged).sum()):,} of {judged.size:,} could not be)"
     return f"The tails and the skewness of each coordinate were compared as well{left}, by one number each."
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from fokker._core.digits import percent
 from fokker.diagnostics import Finding, Grade, Verdict, gradient_noise_share
 from fokker.diagnostics._convergence import r_hat_and_effective
 from fokker.models.network import inputs, metrics
@@ -178,8 +179,8 @@ def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | 
     if net.sharpness_ != 1:
         power = (
             f" The probabilities of the draws are taken to the power {net.sharpness_:.3g} (sharpness_), and "
-            f"{net.label_noise_:.2%} of the labels are taken to be random (label_noise_): calibration chose "
-            "both."
+            f"{percent(net.label_noise_, 2)} of the labels are taken to be random (label_noise_): "
+            "calibration chose both."
         )
     return [
         "<h2>Calibration</h2>",
@@ -211,7 +212,7 @@ def _examples(
     for name, places in chosen.items():
         for place in places[:5]:
             best = np.argmax(probabilities[place])
-            label = f"{net.classes_[best]} ({probabilities[place, best]:.0%})"
+            label = f"{net.classes_[best]} ({percent(probabilities[place, best])})"
             rows.append([name, str(place), str(y[place]), label, f"{entropies[place]:.3f}"])
     after = stages(net)[1]
     return table(["", "row", "label", f"predicted{after}", f"entropy{after}"], rows)
@@ -245,7 +246,7 @@ def _pictures(
             picture = X[place].reshape(shape).astype(float)
             panel.imshow((picture - picture.min()) / max(float(np.ptp(picture)), 1e-9), cmap="Greys")
             is_right = net.classes_[best] == y[place]
-            text = f"{net.classes_[best]} {probabilities[place, best]:.0%}"
+            text = f"{net.classes_[best]} {percent(probabilities[place, best])}"
             text += "" if is_right else f"\nis {y[place]}"
             panel.set_title(text, fontsize=7, color=RIGHT if is_right else WRONG)
         row[0].text(-0.25, 0.5, name, rotation=90, va="center", ha="right", transform=row[0].transAxes)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker.models.topics.curve import Evaluation, curve_to_array
 from fokker.models.topics.judgement import changed_topics
 from fokker.models.topics.results import Findings, Topic, bound_names, by_prevalence, embed_in_plane
@@ -27,7 +28,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         [
             t.label,
             " ".join(t.words[:10]),
-            f"{t.prevalence:.1%}",
+            f"{percent(t.prevalence, 1)}",
             f"{t.coherence:+.2f}",
             f"{t.c_v:.2f}",
             f"{t.u_mass:.1f}",
@@ -104,7 +105,7 @@ def word_figures(topics: Sequence[Topic]) -> dict[str, Figure]:
         words = topic.words[:_WORDS]
         places = -np.arange(len(words))
         mean, low, high = (x[: len(words)] for x in (topic.mean, topic.low, topic.high))
-        title = f"topic {topic.label} ({topic.prevalence:.1%})"
+        title = f"topic {topic.label} ({percent(topic.prevalence, 1)})"
         figures[f"{title}: {' '.join(words[:3])}"] = Figure(
             title,
             f"Its {len(words)} most probable words: {', '.join(words)}.",
