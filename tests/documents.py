@@ -26,7 +26,7 @@ PAGES = [
 _FENCE = re.compile(
     r"^(?P<fence>`{3,})(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.DOTALL | re.MULTILINE
 )
-_NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*$", re.DOTALL)
+_NOT_RUN = re.compile(r"<!-- not run: ((?:(?!-->).)+?) -->\s*$", re.DOTALL)
 _ABOUT = re.compile(r"<!-- numbers: about -->\s*$")
 _NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
 _CHECKER = doctest.OutputChecker()

@@ -1,8 +1,10 @@
 """Programs of this folder that tests start as processes of their own."""
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,3 +22,12 @@ def program(name: str, *arguments: Any) -> subprocess.Popen[str]:
         text=True,
         env=environment,
     )
+
+
+def outputs(running: Sequence[subprocess.Popen[str]], seconds: float = 280) -> list[tuple[str, str]]:
+    """What each wrote to its two pipes; where one takes longer, none of them is left behind."""
+    with contextlib.ExitStack() as ended:
+        for process in running:
+            ended.enter_context(process)
+            ended.callback(process.kill)
+        return [process.communicate(timeout=seconds) for process in running]

@@ -148,6 +148,8 @@ def test_what_is_printed_differently_is_noticed():
 
 def test_numbers_that_are_about_right_pass_and_others_do_not():
     page = _PAGE.replace("Text.", "<!-- numbers: about -->")
+    page = page.replace("```python\nprint(x)", "<!-- numbers: about -->\n\n```python\nprint(x)")
+    assert [b.not_run is None for b in parsed(page) if b.language == "python"] == [True, False, True]
     near, far, other = (
         run("page", parsed(page.format(output=output))[:1]) for output in ("2.4", "3.4", "2.5 too")
     )

@@ -285,4 +285,4 @@ def test_the_power_line_says_which_jumps_are_seen(size, is_seen):
     assert bool(find_jumps(problem, evaluate, points, 1e-10).wrong) is is_seen
     drawn = CheckedPoints(points, 64, True, False, [])
     words = power_words(drawn, Residuals(np.zeros(2), np.zeros(2), np.ones(2), 0), 1e-8, True)
-    assert "below 0.1% of its range is not seen" in words
+    assert "below 0.1 % of its range is not seen" in words

@@ -1,5 +1,6 @@
 """The command line: what it prints, what it writes, how it exits."""
 
+import io
 import json
 import re
 import sys
@@ -11,10 +12,11 @@ from typing import Annotated
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
 
 import fokker as fk
 from fokker import cli
-from fokker.cli import check
+from fokker.cli import check, console
 from fokker.cli.flags import CommandError, Flag, flags_of, in_flags, translated, with_flags
 from fokker.cli.sample import sample
 from fokker.rows.table import ColumnError
@@ -87,6 +89,22 @@ def test_check_exits_by_verdict(fokker, samplers):
     # The command line has options, and no arguments of Python.
     assert "their shapes by --shape VARIABLE=SHAPE" in out
     assert "state=" not in out
+
+
+def test_columns_are_wrapped_in_a_terminal_alone(monkeypatch):
+    text = "HEAD\n\n  reason     " + "word " * 9 + "[1., -1.]"
+    for is_terminal, width in ((True, 40), (False, 80)):
+        printed = io.StringIO()
+        monkeypatch.setattr(
+            console, "console", Console(file=printed, width=40, highlight=False, force_terminal=is_terminal)
+        )
+        console.show_columns(text, 13)
+        lines = printed.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        assert lines[:2] == ["HEAD", ""]
+        assert all(re.match(r" {13}\S", line) for line in lines[3:])
+        assert " ".join(printed.getvalue().split()) == " ".join(text.split())
+    assert len(lines) == 3
 
 
 @pytest.mark.slow

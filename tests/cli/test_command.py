@@ -230,6 +230,34 @@ def test_chains_start_at_the_mode_of_the_run(fokker, tmp_path, monkeypatch):
     assert again["gradient"] is None
 
 
+@pytest.mark.parametrize(("dimension", "steps"), [(2, 2000), (2000, 400)])
+def test_a_dry_run_says_what_the_run_will_take_on_disk(fokker, tmp_path, dimension, steps):
+    # In one chunk that is not full, and in several.
+    (tmp_path / "normal.py").write_text(
+        "import fokker as fk, jax.numpy as jnp\n"
+        f"target, init = fk.Density(lambda x: -jnp.sum(x**2) / 2), jnp.zeros({dimension})\n"
+    )
+    command = [
+        "sample",
+        "normal.py",
+        "--sampler",
+        "ula",
+        "--step-size",
+        0.1,
+        "--steps",
+        steps,
+        "--out",
+        "run",
+    ]
+    code, out, err = fokker(*command, "--dry-run")
+    assert code == 0, err
+    number, unit = re.search(r"disk: about ([\d.]+) (\wB)", out).groups()
+    assert fokker(*command)[0] == 0
+    files = [*(tmp_path / "run" / "draws.zarr").rglob("*"), *(tmp_path / "run").glob("checkpoint*")]
+    stored = sum(path.stat().st_size for path in files if path.is_file())
+    assert 0.5 < float(number) * {"kB": 1e3, "MB": 1e6}[unit] / stored < 2
+
+
 def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fokker, tmp_path):
     (tmp_path / "settings.toml").write_text(
         'source = "model.py"\ndata = "table.csv"\ncategories = ["city"]\nsteps = 300\nthin = 3\n'
@@ -246,7 +274,7 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
         "100 draws per chain",
         "run, a new run",
         "all 60",
-        "disk: at most ",
+        "disk: about ",
     ):
         assert text in out
     code, _, err = fokker("sample", *given, "--set", "prior_scale=0.1")
@@ -316,8 +344,14 @@ def test_a_run_that_is_done_says_so_and_errors_are_in_the_words_of_the_command(f
     assert fokker(*command, 20, "--burn-in", 5, "--out", "run")[0] == 0
     code, out, _ = fokker("resume", "run")
     assert (code, "continuing" in out) == (0, False)
-    assert "run already has its 20 steps; give --steps for more" in out
-    assert "continuing run with the model" in fokker("resume", "run", "--steps", 30)[1]
+    assert "the run in run is finished: it has its 20 steps. Its report is run/report.html" in out
+    code, again, _ = fokker(*command, 20, "--burn-in", 5, "--out", "run")
+    assert code == 0
+    assert "is finished: it has its 20 steps" in again
+    assert "--overwrite or another --out" in again
+    longer = fokker("resume", "run", "--steps", 30)[1]
+    assert "continuing run with the model" in longer
+    assert "finished" not in longer
     for arguments, words in (
         (["resume", "run", "--steps", 10], "run has 35 steps already, more than the 15 asked for"),
         (["report", "nothere"], "nothere is not a folder: sample with --out nothere to make one"),

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from scipy import signal
 import fokker as fk
 from fokker import samplers
 from fokker.diagnostics import Grade, spread_of
-from fokker.diagnostics._checked import _power
+from fokker.diagnostics._checked import _power, repeated_with_half
 from fokker.diagnostics._convergence import _distinct
 from judged_draws import UNIT, judged, normals
 
@@ -177,6 +178,17 @@ def test_a_run_that_blew_up_early_is_not_told_to_take_more_steps():
         trace.summary()
     with pytest.raises(ValueError, match="too few for a summary; take more steps"):
         fk.sample(steep, samplers.sgld(0.01), **{**options, "steps": 5}).summary()
+
+
+def test_a_smaller_step_is_advised_to_those_without_a_trace_too():
+    half = {"step_size": 0.05}, {"step_size": jnp.float32(0.05)}
+    for settings in half:
+        text = repeated_with_half(SimpleNamespace(settings=settings))
+        assert text.startswith(
+            "compare with a run whose step size is half as large, 0.025; in Python, trace."
+        )
+    for settings in ({}, {"step_size": lambda number: 0.1}, {"step_size": jnp.ones(3)}):
+        assert "half as large; in" in repeated_with_half(SimpleNamespace(settings=settings))
 
 
 def test_halving_the_step_does_not_call_other_biases_absent():

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import errno
 import gzip
+import html
 import io
 import json
 import os
@@ -41,7 +42,7 @@ from fokker.models.topics.judgement import (
 from fokker.models.topics.mixtures_file import MixturesFile
 from fokker.models.topics.model import Model, top_words
 from fokker.models.topics.reading import Reading
-from fokker.models.topics.report import _headline
+from fokker.models.topics.report import curve_figure, headline
 from fokker.models.topics.results import Topic, embed_in_plane, hellinger, topics_csv
 from fokker.models.topics.settings import Settings, default_passes
 from fokker.models.topics.starting import resume_run, start_run
@@ -234,6 +235,23 @@ def test_the_report_tells_what_the_tables_tell(finished):
     curve = table(folder / "perplexity.csv")
     assert float(curve[-1]["perplexity of the average"]) < 24
     assert not list(folder.glob("*.part"))
+
+
+def test_the_figure_of_the_perplexity_says_what_its_numbers_are_of(finished):
+    folder, _, out, _ = finished
+    page = html.unescape((folder / "report.html").read_text())
+    last = table(folder / "perplexity.csv")[-1]
+    average = f"{float(last['perplexity of the average']):,.0f}"
+    assert f"The running average is {average} after {int(last['documents']):,} documents" in page
+    assert "in the verdict, is that of the stored draws alone" in page
+    point = Evaluation(10, 0.0, 9.0, 8.0)
+    assert "vertical stroke" not in curve_figure([point], None, None).text
+    assert "vertical stroke at the right end is of the draws" in curve_figure([point, point], None, None).text
+    assert "seed words</" not in page  # an option that has no value
+    # The terminal has the grade, and both say that documents count once in every pass.
+    assert re.search("^(No problems found|Use with care)", out, re.MULTILINE)
+    assert "documents, each counted in every pass, in " in out
+    assert "documents, each counted in every pass, and " in page
 
 
 def test_a_finished_run_is_not_overwritten_unless_asked(finished, corpus, words):
@@ -865,15 +883,15 @@ def test_topics_that_change_during_the_draws_are_named():
     problems, notes = parts(judge_steadiness(steady, COMMAND))
     assert (problems, notes) == ((), (f"{sentence}.",))
     findings = SimpleNamespace(topics=[SimpleNamespace(steady_words=x) for x in steady], verdict=Verdict())
-    assert _headline(findings) == f"No problems found, except that {sentence}."
+    assert headline(findings) == f"No problems found, except that {sentence}."
     # More than a tenth is a problem; six of ten words are the same topic.
     steady[5] = 0
     assert "3 of 20 topics changed" in judge_steadiness(steady, COMMAND).problems[0]
     assert judge_steadiness(np.full(20, 6), COMMAND) == Verdict()
     findings = SimpleNamespace(topics=[SimpleNamespace(steady_words=9)], verdict=Verdict())
-    assert _headline(findings) == "No problems found."
+    assert headline(findings) == "No problems found."
     findings.verdict = Verdict.of_problem("x")
-    assert _headline(findings) == "Use with care:"
+    assert headline(findings) == "Use with care:"
 
 
 def topics_of(*words_and_coherence, partnered=0.0):

@@ -13,7 +13,7 @@ from fokker.models.topics import files
 from fokker.models.topics.reading import Reading
 from fokker.models.topics.settings import Settings
 from fokker.models.topics.starting import is_unfinished, resume_run, start_run
-from programs import program
+from programs import outputs, program
 from topics_in_processes import FEW, Watching, begin, write_corpus
 
 MESSAGES = (
@@ -31,10 +31,10 @@ def together(folder, *parts, processes=2):
         program("topics_in_processes.py", number, processes, port, folder, *parts)
         for number in range(processes)
     ]
-    outputs = [process.communicate(timeout=250) for process in running]
-    lines = [[json.loads(line) for line in out.splitlines() if line.startswith("{")] for out, _ in outputs]
+    written = outputs(running)
+    lines = [[json.loads(line) for line in out.splitlines() if line.startswith("{")] for out, _ in written]
     results = [{line["part"]: line for line in of_one} for of_one in lines]
-    return results, [process.returncode for process in running], [error for _, error in outputs]
+    return results, [process.returncode for process in running], [error for _, error in written]
 
 
 def stored(folder):

@@ -25,6 +25,7 @@ from fokker.models.network.calibration import chosen_calibration
 from fokker.models.network.networks import check_outputs, functional, paths
 from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive
+from fokker.models.network.report import stages
 from fokker.models.network.settings import StepSettings
 from fokker.models.network.training import Lengths, NetworkPosterior
 from fokker.run import lockstep
@@ -651,10 +652,21 @@ def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_p
     net.report(tmp_path / "net.html", X, y)
     page = (tmp_path / "net.html").read_text(encoding="utf-8")
     assert f"to the power {net.sharpness_:.3g} (sharpness_)" in page
-    assert f"{net.label_noise_:.2%} of the labels are taken to be random" in page
+    assert f"{100 * net.label_noise_:.2f} % of the labels are taken to be random" in page
     # Of the same probabilities as the percentages beside them.
     assert f"<td>{metrics.entropy(net.predict_proba(X)).max():.3f}</td>" in page
     assert "Single weights are not judged" in page
+    # Every number says whether it is of the draws or of calibrated predictions.
+    for text in (
+        "Entropy, before",
+        "Mutual information, before",
+        "entropy, after",
+        "on held-out rows, after",
+    ):
+        assert f"{text} calibration" in page
+    assert ">chains<" in page
+    assert ">cycles<" not in page  # of a schedule that it has not
+    assert stages(raw) == ("", "")
     net.save(tmp_path / "net.npz")
     again = fk.models.Network.load(tmp_path / "net.npz")
     np.testing.assert_array_equal(again.predict_proba(X), net.predict_proba(X))

@@ -4,6 +4,7 @@ import base64
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import rankdata
@@ -191,6 +192,22 @@ def test_draws_that_are_not_finite_or_few_do_no_harm():
     json.dumps(data, allow_nan=False)
     few = parameters_data(Shown(["a"], [np.zeros((1, 8))]), None)
     assert few["lengths"] == []
+
+
+def test_the_settings_are_those_a_reader_needs(tmp_path):
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    options = {"init": jnp.zeros(2), "steps": 40, "chains": 2, "progress": False, "out": tmp_path / "run"}
+    trace = fk.sample(normal, **options)
+    assert "chosen" in trace.settings
+    for one in (trace, fk.open(tmp_path / "run")):
+        shown = trace_page._settings(one)
+        assert {"key", "chosen", "keep"}.isdisjoint(shown)
+        assert (shown["warm-up steps"], shown["burn-in steps"], shown["sampler name"]) == (
+            "1000",
+            "0",
+            "nuts",
+        )
+    assert fk.sample(normal, "nuts", warm_up=30, **{**options, "out": None}).settings["warm_up"] == 30
 
 
 def test_names_are_those_of_dims_and_own_quantities_are_drawn(tmp_path):

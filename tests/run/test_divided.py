@@ -9,13 +9,13 @@ import fokker as fk
 from fokker.run import divided
 from fokker.run.description import check_description
 from fokker.run.mesh import devices_of
-from programs import program
+from programs import outputs, program
 
 
 @pytest.fixture(scope="module")
 def of(tmp_path_factory):
     process = program("divided_states.py", tmp_path_factory.mktemp("divided"))
-    output, errors = process.communicate(timeout=280)
+    ((output, errors),) = outputs([process])
     assert process.returncode == 0, errors
     return json.loads(output.splitlines()[-1])
 

@@ -22,12 +22,12 @@ from fokker.cli import execution
 from fokker.run import processes, shares
 from fokker.run.mesh import devices_of, parse_mesh
 from fokker.run.watch import Watch
-from programs import program
+from programs import outputs, program
 
 
-def found(tmp_path, what):
+def found(tmp_path, what, seconds=280):
     process = program("on_mesh.py", tmp_path, what)
-    output, errors = process.communicate(timeout=280)
+    ((output, errors),) = outputs([process], seconds)
     assert process.returncode == 0, errors
     return json.loads(output.splitlines()[-1])
 
@@ -102,8 +102,9 @@ def test_the_axis_that_is_divided_is_the_longest_that_divides_evenly():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # compiles some fifty programs for four devices
 def test_every_kind_of_batch_estimator_and_correction_gives_the_draws_of_one_device(tmp_path):
-    for name, (moved, *off) in found(tmp_path, "every_kind").items():
+    for name, (moved, *off) in found(tmp_path, "every_kind", seconds=850).items():
         assert moved > 0, name
         assert max(off) < 1e-12, (name, off)
 
@@ -117,8 +118,8 @@ def together(endings, call, mesh, folder, steps):
         program("in_processes.py", i, count, port, call, mesh, folder, steps, *ending)
         for i, ending in enumerate(endings)
     ]
-    outputs = [process.communicate(timeout=120) for process in running]
-    return [(process.returncode, *output) for process, output in zip(running, outputs, strict=True)]
+    written = outputs(running)
+    return [(process.returncode, *texts) for process, texts in zip(running, written, strict=True)]
 
 
 def test_a_lost_process_is_named_and_one_process_goes_on(tmp_path, x64):

@@ -205,6 +205,25 @@ def test_a_log_density_that_is_not_one_finite_number_is_refused(prior, likelihoo
         target.validate(jnp.ones(2))
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"batch_size": 2}, {"sampler": "nuts"}, {"sampler": fk.samplers.sgld(0.1)}]
+)
+def test_a_name_that_init_does_not_have_is_said_with_those_it_has(options, tmp_path):
+    def log_likelihood(theta, datum):
+        return -((datum["y"] - theta["slope"]) ** 2)
+
+    target = fk.Posterior(lambda theta: -(theta["slope"] ** 2), log_likelihood, {"y": np.zeros(9)})
+    words = r"uses the name 'slope', which is missing: theta, by init, has slpoe\. Did you mean 'slpoe'\?"
+    options = {"sampler": "auto", "init": {"slpoe": 0.0}, "steps": 10, "progress": False, **options}
+    with pytest.raises(ValueError, match=words):
+        fk.sample(target, **options)
+    with pytest.raises(ValueError, match=words):
+        fk.sample(target, **options, out=tmp_path / "run")
+    target = fk.Posterior(lambda theta: 0.0, lambda theta, datum: -(datum["x"] ** 2), {"y": np.zeros(9)})
+    with pytest.raises(ValueError, match=r"the name 'x', .* theta, by init, has slpoe; a datum has y"):
+        fk.sample(target, **options)
+
+
 def test_an_object_that_is_no_target_is_refused_by_the_name_of_the_base_class():
     class Duck:
         def potential(self, theta):

@@ -1,4 +1,4 @@
-"""How many decimals of an estimate to show: those that its standard error leaves certain."""
+"""How numbers are shown: estimates with the decimals that their standard error leaves certain, and shares."""
 
 import numpy as np
 
@@ -14,3 +14,8 @@ def with_error(value: float, error: float, sign: str = "") -> str:
     """An estimate with its standard error, as in "1.00 ± 0.02"; `sign="+"` shows that of a positive one."""
     places = decimals(error)
     return f"{value:{sign}.{places}f} ± {error:.{places}f}"
+
+
+def percent(share: float, places: int = 0, sign: str = "") -> str:
+    """A share as in "80 %"; `sign="+"` shows that of a positive one."""
+    return f"{100 * share:{sign}.{places}f} %"

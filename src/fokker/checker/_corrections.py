@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._core.digits import percent
 from fokker._core.state import State, ravel, unravel, variable_names
 from fokker.checker._averages import averages_finding
 from fokker.checker._finding import Finding
@@ -198,12 +199,13 @@ def _noise_everywhere(problem: Problem, points: np.ndarray) -> Finding:
     share = float(np.mean(is_singular))
     return Finding(
         f"noise: D is regular at all {len(points)} draws of the target",
-        f"D is singular at {share:.0%} of the draws of the target: steps into that region are never accepted "
-        "and a chain in it does not move, so that only the rest of the target is sampled. Add a small "
-        "constant to D",
+        f"D is singular at {percent(share)} of the draws of the target: steps into that region are never "
+        "accepted and a chain in it does not move, so that only the rest of the target is sampled. Add a "
+        "small constant to D",
         share,
         0.0,
-        f"a region without noise is seen if it has {1 - 0.01 ** (1 / len(points)):.1%} of the mass (99 %)",
+        f"a region without noise is seen if it has {percent(1 - 0.01 ** (1 / len(points)), 1)} of the mass "
+        "(99 %)",
     )
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker._core.state import State, dimension
 from fokker.checker._compact import is_not_periodic, leaves_the_sphere, lift
 from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator, Values
@@ -117,7 +118,9 @@ def check_dynamics(problem: Problem, states: list[Any], options: Options) -> Che
         verdict.notes.append("some constants or operations are in single precision: the tolerance is larger")
     _judge_parts(verdict, parts, marginal)
     if not np.all(usable):
-        verdict.notes.append(f"the residual is not finite at {float(np.mean(~usable)):.0%} of the points")
+        verdict.notes.append(
+            f"the residual is not finite at {percent(float(np.mean(~usable)))} of the points"
+        )
         verdict.is_undecided = True
         if not parts.structure.is_not_finite:
             verdict.doubt(_not_finite(parts.values))

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.stats import chi2
 
+from fokker._core.digits import percent
 from fokker.checker._inputs import CheckedPoints
 from fokker.checker._jumps import SMALLEST_JUMP
 from fokker.checker._residual import Residuals
@@ -53,15 +54,15 @@ def power_words(checked: CheckedPoints, residuals: Residuals, tolerance: float, 
     else:
         mass = 1 - 0.01 ** (1 / checked.on_target)
         words = (
-            f"an error in a region with at least {mass:.1%} of the mass of the tested modes is missed with "
-            "probability below 1 %; an error in a formula without case distinctions is found almost surely "
-            "if it is "
+            f"an error in a region with at least {percent(mass, 1)} of the mass of the tested modes is "
+            "missed with probability below 1 %; an error in a formula without case distinctions is found "
+            "almost surely if it is "
         )
     least = f"{tolerance:.1g} of the terms"
     if not exact:
         least = f"{_detectable(residuals, tolerance):.2g} of the terms (99 %)"
     return (
-        f"{words}above {least}. A jump of H, D or the drift below {SMALLEST_JUMP:.1%} of its range is not "
-        "seen. Far out, the integral of exp(-H), the flux and the noise are looked at along straight rays: "
-        "mass that escapes along curves, as in a funnel without a prior, is not seen"
+        f"{words}above {least}. A jump of H, D or the drift below {percent(SMALLEST_JUMP, 1)} of its range "
+        "is not seen. Far out, the integral of exp(-H), the flux and the noise are looked at along straight "
+        "rays: mass that escapes along curves, as in a funnel without a prior, is not seen"
     )

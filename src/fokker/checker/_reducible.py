@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._core.digits import percent
 from fokker.checker._compact import Lifted
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._residual import compile_once, required_without_curl
@@ -198,7 +199,7 @@ def _words(
     if is_plain and np.max(weights[position]) < 1e-3:
         return Reach(note=f"a combination of {what} never changes: it stays as the sampler starts it")
     if share < _EVERYWHERE:
-        words = f"the noise does not reach every direction of {what} at {share:.0%} of the points"
+        words = f"the noise does not reach every direction of {what} at {percent(share)} of the points"
         if is_carried:
             return Reach(note=f"{words}; whether paths leave there was not decided")
         return Reach(f"{words}: exp(-H) is stationary, but is not reached from there")

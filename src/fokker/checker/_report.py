@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker._core.state import State
 from fokker.checker._marginal import Marginal
 from fokker.checker._structure import Structure
@@ -14,6 +15,8 @@ from fokker.checker._structure import Structure
 # From this error that may be missed on, the first line says so.
 _WEAK = 0.05
 _MODES_SHOWN = 8
+# Where the texts of a printed report begin, after what they are about.
+TEXT_COLUMN = 13
 # Symbols in the messages; a printed report explains those that occur in it.
 _SYMBOLS = {
     "z": "the state",
@@ -111,16 +114,16 @@ class Report:
             steps = f"the target is stationary under the steps of this sampler{warmth}"
             if self.missed > _WEAK:
                 return (
-                    f"RIGHT as far as averages show: {steps}, up to errors of {self.missed:.0%}, which would "
-                    "not have been seen."
+                    f"RIGHT as far as averages show: {steps}, up to errors of {percent(self.missed)}, which "
+                    "would not have been seen."
                 )
             return f"RIGHT: {steps}, as far as was checked."
         if self.ok:
             number = len(self.modes)
-            where = {0: "at the points given", 1: "around the mode found"}
+            where = {0: "at the points given", 1: "around the one mode of H that was found"}
             return (
-                f"RIGHT {where.get(number, f'around the {number} modes found')}: exp(-H) is stationary under "
-                f"these dynamics{warmth}."
+                f"RIGHT: exp(-H) is stationary under these dynamics{warmth}, tested "
+                f"{where.get(number, f'around the {number} modes of H that were found')}."
             )
         if self.verdict == "undecided":
             return "UNDECIDED: the tests could not establish that this sampler is correct."

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._core.digits import percent
 from fokker.checker._averages import position_of, steps_from
 from fokker.checker._compact import Lifted
 from fokker.checker._finding import ALARM, Finding
@@ -80,7 +81,7 @@ def steps_finding(
         largest,
         ALARM,
         f"Steps with {_within(noise)} of the noise, or {_within(gain)} of the drift, of the dynamics are not "
-        f"distinguished from theirs, nor is a constant drift beside it up to {constant:.0%} of it",
+        f"distinguished from theirs, nor is a constant drift beside it up to {percent(constant)} of it",
     )
 
 
@@ -109,7 +110,7 @@ def _compared(moves: np.ndarray, expected: np.ndarray, first_cross: int) -> _Com
 
 
 def _within(share: float) -> str:
-    return f"{1 - share:.0%} to {1 + share:.0%}" if share < 1 else "any share"
+    return f"{percent(1 - share)} to {percent(1 + share)}" if share < 1 else "any share"
 
 
 def _keys(generator: np.random.Generator) -> tuple[Array, Array]:

@@ -18,13 +18,13 @@ from fokker.cli.flags import CommandError
 from fokker.cli.model_file import Model
 from fokker.cli.options import QUANTILES
 from fokker.cli.settings import MODEL, SAMPLER, parse_quantiles
-from fokker.cli.stored import MODEL_OPTIONS, option_of_run, written_command
+from fokker.cli.stored import MODEL_OPTIONS, REPORT, has_all_steps, option_of_run, written_command
 from fokker.gradients import control_variates
 from fokker.rows.delimited import TextFormat
 from fokker.rows.table import Columns, read_table
 from fokker.run.choice import AUTO
 from fokker.run.positions import PerChain
-from fokker.run.processes import by_first
+from fokker.run.processes import by_first, is_first
 from fokker.run.store import has_run
 from fokker.run.trace import Trace
 from fokker.targets import find_mode
@@ -141,7 +141,15 @@ def run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
         as_used = {**options, "columns": call.columns, "categories": call.labels, "mode": call.mode}
 
         def run() -> Trace:
+            was_finished = has_all_steps(out, options)
             with written_command(out, as_used):
-                return fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options)
+                trace = fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options)
+            if was_finished and is_first():
+                show(
+                    f"the run in {out} is finished: it has its {options['steps']:,} steps. Its report is "
+                    f"{out / REPORT}. Give more --steps to make it longer; start anew by `fokker sample` "
+                    "with --overwrite or another --out."
+                )
+            return trace
 
         return run_and_report(out, run, call.title, call.quantiles)

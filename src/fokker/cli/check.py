@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from fokker.cli.console import show
+from fokker.cli.console import show, show_columns
 from fokker.cli.flags import CommandError, translated
 from fokker.cli.options import Seed, option
 
@@ -58,6 +58,7 @@ def check(
 ) -> None:
     """Check a sampler. Exit code 0 if it is right, 1 if it is wrong or in doubt, 2 for bad input."""
     import fokker
+    from fokker.checker._report import TEXT_COLUMN
 
     report = fokker.check(
         load(source),
@@ -70,7 +71,7 @@ def check(
         notes = [translated(note) for note in report.notes]
         typer.echo(json.dumps({**report.to_json(), "notes": notes}, indent=2))
     else:
-        show(translated(report))
+        show_columns(translated(report), TEXT_COLUMN)
     raise typer.Exit(0 if report.ok else 1)
 
 

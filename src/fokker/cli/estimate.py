@@ -82,9 +82,8 @@ def estimate(
         steps, warm_up, tuned = max(0, steps - taken), 0, False
     search = _search_text(target, make, call, 1 / (speed * plan.chains)) if tuned else ""
     num_draws = plan.steps // plan.thin
-    chunk = draws_per_chunk(plan.chains * max(sizes))
     size = plan.chains * sum(sizes)
-    disk = -(-num_draws // chunk) * chunk * size
+    disk = _stored_draws(num_draws, draws_per_chunk(plan.chains * max(sizes))) * size
     memory = _peak() + _COPIES * num_draws * size + _REPORT
     rows = _rows(target, options["batch_size"])
     lines = [
@@ -100,11 +99,21 @@ def estimate(
         + search,
         f"memory: about {_size(memory)}, measured in a trial, including the report; the data take "
         f"{_size(_data_bytes(target))}, the draws {_size(num_draws * size)}",
-        f"disk: at most {_size(disk)} for draws, before compression; {_size(_free(out))} free",
+        f"disk: about {_size(disk)} for draws and checkpoints; {_size(_free(out))} free",
     ]
     if disk > _free(out):
         lines.append("the draws may not fit on the disk: take a larger --thin or another --out")
     return lines
+
+
+def _stored_draws(number: int, chunk: int) -> int:
+    """For how many draws there is room on the disk, where each chain keeps so many.
+
+    Where there are whole chunks, the last one is filled up. Draws that do not fill one are in both
+    checkpoints too.
+    """
+    chunks, rest = divmod(number, chunk)
+    return (number if chunks == 0 else -(-number // chunk) * chunk) + 2 * (rest if chunks == 0 else chunk)
 
 
 def _search_text(target: Target, make: Any, call: Options, seconds: float) -> str:

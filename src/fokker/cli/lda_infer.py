@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fokker._core.digits import percent
 from fokker.cli.console import show, show_error
 from fokker.cli.flags import translated
 from fokker.cli.lda_options import option
@@ -64,7 +65,7 @@ def infer(
                     show(name)
                     largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
                     for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
-                        show(f"  {proportions[k]:6.1%}  topic {topic_names[k]}: {topic_words[k]}")
+                        show(f"  {percent(proportions[k], 1):>7}  topic {topic_names[k]}: {topic_words[k]}")
                 if out is not None:
                     names += documents.names
                     shares.append(mixtures)

@@ -113,15 +113,14 @@ def _message(run: "Run") -> str:
 
 def execute(run: "Run", skip: bool) -> int:
     """Step to the end, write the results, print them, and return the exit code."""
+    from fokker.models.topics.report import documents_used
+
     results = learn(run, skip)
     if results is None:
         return INTERRUPTED
     findings, file_names = results
     _print_findings(run, findings)
-    show(
-        f"{run.training.documents:,} documents in {run.seconds:.1f} s; wrote {', '.join(file_names)} to "
-        f"{run.folder}"
-    )
+    show(f"{documents_used(run)} in {run.seconds:.1f} s; wrote {', '.join(file_names)} to {run.folder}")
     if run.interrupted:
         show(f"interrupted; to continue: {resume_command(run)}")
         return INTERRUPTED
@@ -170,6 +169,7 @@ def _end(run: "Run", progress: "RunProgress") -> "tuple[Findings, list[str]]":
 
 
 def _print_findings(run: "Run", findings: "Findings") -> None:
+    from fokker.models.topics.report import headline
     from fokker.models.topics.results import by_prevalence, topic_line
 
     if summary := run.tally.sentence():
@@ -178,6 +178,7 @@ def _print_findings(run: "Run", findings: "Findings") -> None:
         show(topic_line(topic))
     if (more := len(findings.topics) - _NUM_TOPICS_SHOWN) > 0:
         show(f"… and {more} more in topics.txt")
+    show(headline(findings))
     for problem in findings.verdict.problems:
         console.print(problem, style="red", markup=False, soft_wrap=True)
     for note in findings.verdict.notes:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from fokker._core.digits import percent
 from fokker.cli.console import show
 from fokker.cli.flags import CommandError, translated
 from fokker.cli.options import Seed, option
@@ -67,7 +68,9 @@ def ratings(
         )
     model = Factorisation(factors, passes=passes, random_state=seed).fit(train, test=held_out, **features)
     show(f"{len(train):,} ratings, {len(held_out):,} held out")
-    show(f"RMSE {model.score(held_out):.4f}; 90 % intervals cover {coverage(model, held_out, 0.9):.1%}")
+    show(
+        f"RMSE {model.score(held_out):.4f}; 90 % intervals cover {percent(coverage(model, held_out, 0.9), 1)}"
+    )
     show(str(verdict_of(model, held_out)))
     chosen_user = None if user is None else known[user]
     if user is not None:

@@ -195,11 +195,7 @@ def resume(
     options = read_command(folder, model, data)
     if steps is not None:
         options["steps"] = steps
-    if has_all_steps(folder, options):
-        show(
-            f"{folder} already has its {options['steps']:,} steps; give --steps for more. This is its report:"
-        )
-    else:
+    if not has_all_steps(folder, options):
         show(f"continuing {folder} with the model {options['source']}")
     raise typer.Exit(run_sampler(options, folder, mesh))
 

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from fokker._core.digits import percent
 from fokker._core.files import write_text
 from fokker.datasets.ratings import Ratings
 from fokker.demo._console import print_end, print_table
@@ -63,7 +64,10 @@ def run(out: Path, seed: int, console: Console) -> None:
         ["test RMSE", f"{model.score(test):.3f}", f"{_best(truth, test):.3f}"],
         ["RMSE of expected ratings, all pairs", f"{error:.3f}", f"0 (they spread by {spread:.2f})"],
         ["noise", f"{model.noise_:.3f}", f"{NOISE:.3f}"],
-        *([f"coverage of {p:.0%} intervals", f"{coverage(model, test, p):.3f}", f"{p:.3f}"] for p in LEVELS),
+        *(
+            [f"coverage of {percent(p)} intervals", f"{coverage(model, test, p):.3f}", f"{p:.3f}"]
+            for p in LEVELS
+        ),
     ]
     print_table(console, "Against the truth", compared, rows)
     reader = int(np.argmax(np.bincount(train.users)))

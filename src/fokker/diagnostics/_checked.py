@@ -1,9 +1,10 @@
 """The line below "No problems found": what was checked, how finely, and what no run can show."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker.diagnostics._agreement import R_HAT, Agreement
 from fokker.diagnostics._convergence import Statistics
 
@@ -30,12 +31,23 @@ def checked_text(
     """
     parts = [f"{_agreement(statistics, judged)}, with at least {least:,.0f} effective draws.", _power(spread)]
     if trace.sampler is not None and not trace.sampler.is_exact and not halving:
-        parts.append("For smaller biases of the step: trace.step_halving().")
+        parts.append(f"For smaller biases of the step {repeated_with_half(trace)}.")
     temperature = trace.settings.get("temperature", 1.0)
     if temperature != 1:
         parts.append(f"The draws are of exp(-U/T) with T = {temperature:.3g}, not of the posterior itself.")
     parts.append("No run can show modes that no chain visited, or whether the model is right.")
     return " ".join(parts)
+
+
+def repeated_with_half(trace: "Trace") -> str:
+    """How the bias of the step is seen, for those who have a trace and for those who have not."""
+    size: Any = trace.settings.get("step_size")
+    is_number = size is not None and not callable(size) and np.ndim(size) == 0
+    half = f", {float(size) / 2:.3g}" if is_number else ""
+    return (
+        f"compare with a run whose step size is half as large{half}; in Python, trace.step_halving() of the "
+        "trace that fk.sample returned does it"
+    )
 
 
 def _agreement(statistics: Statistics, judged: Agreement | None) -> str:
@@ -67,9 +79,9 @@ def _power(spread: "Spread | None") -> str:
         text = "There are too few effective draws to notice even a variance that is twice the target's"
         text += f". {_NOTICED} {mean}" if mean else ""
     else:
-        where = f"{_percent(everywhere)} in {_each('every', spread.judged)}" if several else _percent(one)
+        where = f"{percent(everywhere)} in {_each('every', spread.judged)}" if several else percent(one)
         if several and one <= _DOUBLED:
-            where += f", or by {_percent(one)} in a single one"
+            where += f", or by {percent(one)} in a single one"
         elif several:
             where += ", though perhaps not one that is twice the target's in a single one"
         text = f"{_NOTICED} a variance that is off by {where}" + (f", and {mean}" if mean else "")
@@ -89,7 +101,3 @@ def _shape(spread: "Spread") -> str:
         return "The shape of the distribution beyond that was not compared."
     left = "" if judged.all() else f" ({int((~judged).sum()):,} of {judged.size:,} could not be)"
     return f"The tails and the skewness of each coordinate were compared as well{left}, by one number each."
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -10,7 +10,7 @@ from fokker._core.draws import scalars_per_draw, shape_of_draws
 from fokker._core.labels import named_leaves
 from fokker.diagnostics import _many, _steps
 from fokker.diagnostics._agreement import R_HAT, chance_r_hat
-from fokker.diagnostics._checked import checked_text
+from fokker.diagnostics._checked import checked_text, repeated_with_half
 from fokker.diagnostics._convergence import Context, Statistics, agreement_of, convergence, have_mixed
 from fokker.diagnostics._findings import Cause, Finding, Grade
 from fokker.diagnostics._gradients import log_densities
@@ -310,7 +310,7 @@ def _biases(
             Finding(
                 Grade.CARE,
                 f"no bias of the draws was looked for, and this sampler is not exact: {reason}. "
-                "trace.step_halving() shows the part that depends on the step",
+                f"For the part that depends on the step {repeated_with_half(trace)}",
             )
         )
     return findings, notes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fokker._core.digits import with_error
+from fokker._core.digits import percent, with_error
 from fokker._core.statistics import split_r_hat
 from fokker.diagnostics._findings import Finding, Grade, Verdict, care_or_bad
 from fokker.diagnostics._monitored import Tree, check_alike, check_settings, vectors
@@ -63,7 +63,7 @@ class Health:
             if t is not None:
                 parts.append(f"{name} {with_error(t.ratio, t.error)}")
         if self.noise_share is not None:
-            parts.append(f"minibatch noise {self.noise_share:.1%}")
+            parts.append(f"minibatch noise {percent(self.noise_share, 1)}")
         if self.r_hat is not None:
             parts.append(f"R-hat {self.r_hat:.3f}")
         return " · ".join([*parts, str(self.verdict.grade)])
@@ -202,7 +202,8 @@ class Monitor:
             findings += self._worst_block(blocks)
         if share is not None and share > _SHARE:
             text = (
-                f"minibatch noise adds {share:.0%} to the variance of the injected noise: take a smaller step"
+                f"minibatch noise adds {percent(share)} to the variance of the injected noise: take a "
+                "smaller step"
             )
             findings.append(Finding(Grade.CARE, f"{text}, or larger batches."))
         number = sum(map(len, self._followed.values()))
@@ -248,7 +249,7 @@ class Monitor:
             return [_undecided(f"there are too few effective draws for the {name} temperature")]
         if abs(t.score) <= limit or abs(t.ratio - 1) <= _TOLERATED:
             visible = max(_TOLERATED, (limit + power()) * t.error)
-            notes.append(f"A {name} temperature off by {visible:.0%} would have been seen.")
+            notes.append(f"A {name} temperature off by {percent(visible)} would have been seen.")
             return []
         is_bad = not 1 / _BAD < t.ratio < _BAD
         reason = self._reason(t, share or 0.0) if name == "configurational" else ""

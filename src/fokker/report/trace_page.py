@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from fokker.run.trace import Trace
 
 # Names of settings that do not say what they are.
-_SETTING_NAMES = {"taken": "steps taken"}
+_SETTING_NAMES = {"taken": "steps taken", "warm_up": "warm-up steps", "burn_in": "burn-in steps"}
+# Settings that a reader needs only to run again, or that the verdict has.
+_NOT_SHOWN = ("key", "chosen")
 
 
 def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
@@ -66,7 +68,10 @@ def _tables(summary: "Summary", order: Sequence[int], flagged: set[str]) -> list
     rows = summary.rows()
     if rows:
         shown = [rows[i] for i in order if i < len(rows)]
-        text = "The worst first: those that the verdict names, then by R-hat and effective draws."
+        text = (
+            "The worst first: those that the verdict names, then by R-hat or effective draws, whichever is "
+            "worse against its usual limit (1.01, 400)."
+        )
         parts.append(html('<p class="soft order">{{ text }}</p>', text=text))
         columns = ["parameter", *summary.columns[1:]]
         parts.append(table(columns, shown, "Parameters", sortable=True, of_parameters=True, flagged=flagged))
@@ -119,7 +124,7 @@ def _settings(trace: "Trace") -> dict[str, str]:
     return {
         _SETTING_NAMES.get(name, name.replace("_", " ")): _setting_text(value)
         for name, value in trace.settings.items()
-        if value is not None
+        if value is not None and name not in _NOT_SHOWN and (name, value) != ("keep", "draws")
     }
 
 

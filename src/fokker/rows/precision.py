@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker.rows.values import check_underflow, stored_dtype
 
 # The part of a standard error, of a sd and of a gap that one step of single precision may be.
@@ -119,8 +120,8 @@ def _check_resolution(where: str, x: np.ndarray, double: str | None) -> None:
     if _are_merged(x[:, None])[0]:
         share = is_lost.sum() / (gaps > 0).sum()
         raise PrecisionError(
-            f"{_described(where, x)}, which makes {share:.0%} of its neighbouring values equal: {_CENTRE}, "
-            "of several groups the origin of each as a column of its own"
+            f"{_described(where, x)}, which makes {percent(share)} of its neighbouring values equal: "
+            f"{_CENTRE}, of several groups the origin of each as a column of its own"
             f"{f', or {double}' if double else ''}."
         )
     gap = float(np.median(gaps[gaps > 0]))

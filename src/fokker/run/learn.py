@@ -54,25 +54,25 @@ def _by_warm_up(plan: Plan) -> Ready:
     """Everything that the sampler learns in the first steps of all chains together."""
     placed = ready(plan, plan.sampler).placed
     options = plan.options
+    number = int(options.warm_up or WARM_UP)
     positions = checked_positions(
         placed.with_step_size(1.0), plan.target, options.init, plan.keys, options.batch_size
     )
     if plan.before is None:
-        learned = Learned.by_warm_up(placed, _warmed(plan, placed, positions))
+        learned = Learned.by_warm_up(placed, _warmed(plan, placed, positions, number))
         settings, end = plan.devices.same((learned.settings, learned.positions))
         learned = learned._replace(settings=settings, positions=end)
     else:
         learned = _stored(plan, positions, placed)
     sampler = dataclasses.replace(placed, **learned.settings)
-    return Ready(plan, sampler, sampler, options.temperature, learned, positions)
+    return Ready(plan, sampler, sampler, options.temperature, learned, positions, number)
 
 
-def _warmed(plan: Plan, placed: Sampler, positions: PyTree[Array]) -> Warmed:
+def _warmed(plan: Plan, placed: Sampler, positions: PyTree[Array], number: int) -> Warmed:
     keys = jax.vmap(lambda key: fold_in(key, 1))(plan.keys[:, 1])
     warm_up = placed.warm_up
     if isinstance(placed, Corrected):
         warm_up = partial(warmed_up, placed, plan.devices)
-    number = int(plan.options.warm_up or WARM_UP)
     bar = Progress("warming up", number, compiles=True, enabled=plan.progress)
     with _journal(plan) as journal, bar:
 

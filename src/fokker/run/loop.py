@@ -215,6 +215,7 @@ class Run:
             "sampler_name": self.sampler.name,
             "step_size": self.sampler.own_step_size,
             **settings,
+            "warm_up": ready.warm_up or before.get("warm_up"),
             "temperature": float(ready.temperature),
             **({"chosen": chosen} if chosen else {}),
         }

@@ -174,8 +174,13 @@ def fingerprints_to_learn(
     """What is learned before the first step depends on these; `sampler`: without a step size, or its name."""
     position = target.unconstrain(jax.tree.map(lambda x: x[0], positions))
     text = in_words((sampler, gradient))
+    try:
+        prints = _prints_of_target(target, position)
+    except Exception:
+        target.validate(position)  # whose message says what is wrong
+        raise
     return {
-        **_prints_of_target(target, position),
+        **prints,
         "start": fingerprint_of_arrays(positions),
         "sampler": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
     }

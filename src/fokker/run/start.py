@@ -30,7 +30,7 @@ class Ready(NamedTuple):
     """A sampler with all its settings.
 
     `sampler`: as a second run is given it; `placed`: on the target, at `temperature`. `learned`: what was
-    found for it; `starts`: where warm-up began.
+    found for it; `starts`: where warm-up began; `warm_up`: its steps.
     """
 
     plan: Plan
@@ -39,6 +39,7 @@ class Ready(NamedTuple):
     temperature: float
     learned: Learned = _NOTHING
     starts: PyTree[Array] = None
+    warm_up: int | None = None
 
 
 class Started(NamedTuple):
@@ -117,6 +118,7 @@ def _opened(ready: Ready, states: PyTree[Array], origin: Origin, path: Path) -> 
             "fingerprints": fingerprints(plan.target, placed, plan.batches, states, starts),
             LEARNED: text,
             "used": used_settings(placed, plan.steps.chains, ready.temperature)
+            | {"warm_up": ready.warm_up}
             | ({"chosen": plan.call.chosen} if plan.call.chosen else {}),
             "notes": list(origin.notes),
             "one_start": origin.one_start,

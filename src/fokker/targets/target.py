@@ -236,7 +236,7 @@ def has_gradient(target: Target, theta: PyTree[Array]) -> bool:
     potential = target.on_first_rows().potential
     try:
         jax.eval_shape(jax.grad(potential), theta)
-    except (TypeError, ValueError, NotImplementedError):
+    except (TypeError, ValueError, LookupError, NotImplementedError):
         try:
             jax.eval_shape(potential, theta)
         except Exception:
@@ -285,13 +285,24 @@ def check_variables(
             raise ValueError(f"theta[{name!r}] has the shape {own}; the {what} has {shape}.")
 
 
+def _unknown_name(error: KeyError, theta: PyTree[Array], *rest: PyTree[Array]) -> str:
+    """The key of an error, with the names that theta and a datum have."""
+    trees = {"theta, by init,": theta, "a datum": rest[0] if rest else None}
+    known = {what: [str(name) for name in tree] for what, tree in trees.items() if isinstance(tree, Mapping)}
+    names = "; ".join(f"{what} has {', '.join(own)}" for what, own in known.items())
+    hint = nearest(str(error.args[0]), [name for own in known.values() for name in own])
+    return f"the name {error}, which is missing: {names or 'theta has no names'}.{hint}"
+
+
 def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, *rest: PyTree[Array]) -> None:
     """Raise unless `function(theta, *rest)` is one number, and a finite one unless it is traced."""
     try:
         shape = jax.eval_shape(function, theta, *rest)
     except TRACING_ERRORS as error:
         raise untraceable(name, error) from error
-    except (TypeError, ValueError, KeyError, IndexError) as error:
+    except KeyError as error:
+        raise ValueError(f"{name} uses {_unknown_name(error, theta, *rest)}") from error
+    except (TypeError, ValueError, IndexError) as error:
         raise ValueError(
             f"{name} could not be evaluated at a position of shapes {describe_shapes(theta)}: "
             f"{str(error).splitlines()[0]}"

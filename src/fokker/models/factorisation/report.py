@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker._core.files import write_text
 from fokker.datasets.ratings import Ratings
 from fokker.diagnostics import Finding, Grade, Verdict
@@ -39,7 +40,7 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
     parts, verdict = [], verdict_of(model, test)
     checked = (
         "Held-out ratings: the error against that of their mean, and how many are in their 90 % intervals, "
-        f"where {_tolerated(test):.1%} more or fewer would be noticed."
+        f"where {percent(_tolerated(test), 1)} more or fewer would be noticed."
     )
     what = "expected rating"
     if model.confidence is not None:
@@ -53,7 +54,7 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
     elif test is not None:
         rows += [
             ["test RMSE", f"{model.score(test):.4f} on {len(test):,} ratings"],
-            ["coverage of 90 % intervals", f"{coverage(model, test, _LEVEL):.1%}"],
+            ["coverage of 90 % intervals", f"{percent(coverage(model, test, _LEVEL), 1)}"],
         ]
         parts += ["<h2>Intervals on held-out ratings</h2>", figure_part(coverage_figure(model, test))]
     if model.curve_:
@@ -96,7 +97,7 @@ def verdict_of(model: "Factorisation", test: Ratings | None) -> Verdict:
         findings.append(Finding(Grade.BAD, text))
     if abs(inside - _LEVEL) > _tolerated(test):
         what = "narrow: take fewer factors, more passes, or more draws" if inside < _LEVEL else "wide"
-        text = f"{inside:.1%} of held-out ratings are in their 90 % intervals, which are too {what}."
+        text = f"{percent(inside, 1)} of held-out ratings are in their 90 % intervals, which are too {what}."
         findings.append(Finding(Grade.CARE, text))
     return Verdict(tuple(findings))
 
@@ -129,7 +130,10 @@ def coverage_figure(model: "Factorisation", test: Ratings) -> Figure:
     shares = [coverage(model, test, level) for level in LEVELS]
     return Figure(
         "Held-out ratings inside their interval",
-        ", ".join(f"{share:.1%} of {level:.0%}" for share, level in zip(shares, LEVELS, strict=True)) + ".",
+        ", ".join(
+            f"{percent(share, 1)} of {percent(level)}" for share, level in zip(shares, LEVELS, strict=True)
+        )
+        + ".",
         [
             Mark("line", "truth", "exact", [0.45, 1], [0.45, 1], dashed=True),
             Mark("line", "chain-0", None, LEVELS, shares),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 
+from fokker._core.digits import percent
 from fokker.models.network import metrics
 
 _COVERAGE = 0.9
@@ -46,7 +47,7 @@ class Evaluation:
         names = {
             "brier": "Brier score",
             "calibration_error": f"calibration error (ECE, {self.bins} bins)",
-            "coverage": f"share within {_COVERAGE:.0%} intervals",
+            "coverage": f"share within {percent(_COVERAGE)} intervals",
         }
         shown = []
         for field in fields(self):

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from fokker._core.digits import percent
 from fokker.diagnostics import Finding, Grade, Verdict, gradient_noise_share
 from fokker.diagnostics._convergence import r_hat_and_effective
 from fokker.models.network import inputs, metrics
@@ -37,16 +38,17 @@ def report(
     is_classifier = net.likelihood == "categorical"
     scores = net.evaluate(X, y)
     series = _log_likelihood_by_draw(net, X, y)
+    before, after = stages(net)
     verdict, checks, judged = _judge(net, scores, series)
     rows = [list(row) for row in scores.table()]
     if X_out is not None:
         for by in ("entropy", "mutual_information") if is_classifier else ("variance_of_mean", "variance"):
-            name = f"AUROC of other data, by {by.replace('_', ' ')}"
+            name = f"AUROC of other data, by {by.replace('_', ' ')}{before}"
             rows.append([name, f"{net.out_of_distribution(X, X_out, by):.4f}"])
     parts = [
         verdict_part(verdict.grade, verdict.problems, verdict.notes, judged),
         "<h2>Scores</h2>",
-        table(["on held-out rows", ""], rows, "Scores on held-out rows"),
+        table([f"on held-out rows{after}", ""], rows, "Scores on held-out rows"),
         pairs(checks, "What was checked", ("check", "")),
     ]
     if is_classifier:
@@ -56,8 +58,8 @@ def report(
     parts += [
         *extra,
         "<h2>Chains</h2>",
-        "<p>The mean log-likelihood of the held-out rows, by draw. Chains that have forgotten their start "
-        "move around one level.</p>",
+        f"<p>The mean log-likelihood of the held-out rows, by draw{before}. Chains that have forgotten their "
+        "start move around one level.</p>",
         figure_part(_series_figure(series)),
         "<h2>The run</h2>",
         pairs(_settings(net), "Settings", ("setting", "")),
@@ -65,8 +67,18 @@ def report(
     return page(title, *parts)
 
 
+def stages(net: "Network") -> tuple[str, str]:
+    """What is said beside numbers of the draws alone, and beside those of calibrated predictions."""
+    return (", before calibration", ", after calibration") if net.sharpness_ != 1 else ("", "")
+
+
 def _settings(net: "Network") -> dict[str, str]:
-    parameters = {name: value for name, value in net.get_params(deep=False).items() if value is not None}
+    unused = {"cycles"} if net.schedule == "constant" else set()
+    parameters = {
+        name: value
+        for name, value in net.get_params(deep=False).items()
+        if value is not None and name not in unused
+    }
     shown = {name: str(value) for name, value in parameters.items() if len(str(value)) < 80}
     sizes = [x.size for x in jax.tree.leaves(net.parameters(0))]
     sampled = sum(x[0].size for x in jax.tree.leaves(net.draws_))
@@ -161,25 +173,25 @@ def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | 
     labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), net.classes_)
     uncertainty: Any = net.uncertainty(X)
     outside: Any = None if X_out is None else net.uncertainty(X_out)
-    curves = {"posterior": metrics.reliability(probabilities, labels)}
-    power, before = "", ""
+    curve = metrics.reliability(probabilities, labels)
+    before, after = stages(net)
+    power = ""
     if net.sharpness_ != 1:
         power = (
             f" The probabilities of the draws are taken to the power {net.sharpness_:.3g} (sharpness_), and "
-            f"{net.label_noise_:.2%} of the labels are taken to be random (label_noise_): calibration chose "
-            "both."
+            f"{percent(net.label_noise_, 2)} of the labels are taken to be random (label_noise_): "
+            "calibration chose both."
         )
-        before = " Both are of the draws, before calibration."
     return [
         "<h2>Calibration</h2>",
         "<p>Of the predictions made with 80 % confidence, 80 % should be right: the points should lie on the "
         "diagonal. Below it the network is overconfident, above it underconfident. The area "
         f"of a point is the number of rows.{power}</p>",
-        figures_part(_reliability_figures(curves["posterior"])),
+        figures_part(_reliability_figures(curve, after)),
         "<h2>Uncertainty</h2>",
         "<p>Entropy is all the uncertainty of a prediction; mutual information is the part that comes from "
-        f"the weights, which more data would remove.{before}</p>",
-        figures_part(_entropy_figures(uncertainty, outside)),
+        "the weights, which more data would remove.</p>",
+        figures_part(_entropy_figures(uncertainty, outside, before)),
         "<h2>Most and least certain</h2>",
         _examples(net, np.asarray(X), np.asarray(y), probabilities, metrics.entropy(probabilities)),
     ]
@@ -192,14 +204,18 @@ def _examples(
     chosen = {"most certain": order[:_SHOWN], "least certain": order[::-1][:_SHOWN]}
     shape = _picture_shape(X.shape[1:])
     if shape is not None:
-        return image(_pictures(net, X, y, probabilities, chosen, shape), "the most and least certain rows")
+        return image(
+            _pictures(net, X, y, probabilities, chosen, shape),
+            f"the most and least certain rows{stages(net)[1]}",
+        )
     rows = []
     for name, places in chosen.items():
         for place in places[:5]:
             best = np.argmax(probabilities[place])
-            label = f"{net.classes_[best]} ({probabilities[place, best]:.0%})"
+            label = f"{net.classes_[best]} ({percent(probabilities[place, best])})"
             rows.append([name, str(place), str(y[place]), label, f"{entropies[place]:.3f}"])
-    return table(["", "row", "label", "predicted", "entropy"], rows)
+    after = stages(net)[1]
+    return table(["", "row", "label", f"predicted{after}", f"entropy{after}"], rows)
 
 
 def _picture_shape(shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -230,7 +246,7 @@ def _pictures(
             picture = X[place].reshape(shape).astype(float)
             panel.imshow((picture - picture.min()) / max(float(np.ptp(picture)), 1e-9), cmap="Greys")
             is_right = net.classes_[best] == y[place]
-            text = f"{net.classes_[best]} {probabilities[place, best]:.0%}"
+            text = f"{net.classes_[best]} {percent(probabilities[place, best])}"
             text += "" if is_right else f"\nis {y[place]}"
             panel.set_title(text, fontsize=7, color=RIGHT if is_right else WRONG)
         row[0].text(-0.25, 0.5, name, rotation=90, va="center", ha="right", transform=row[0].transAxes)
@@ -254,25 +270,26 @@ def reliability_figure(curves: Mapping[str, metrics.Reliability]) -> Figure:
     return figure
 
 
-def _reliability_figures(curve: metrics.Reliability) -> list[Drawn]:
+def _reliability_figures(curve: metrics.Reliability, after: str) -> list[Drawn]:
     """The same for the page, which draws them itself."""
     filled = curve.share > 0
     x, heights, share = (part[filled] for part in (curve.confidence, curve.accuracy, curve.share))
     return [
         Drawn(
             "Is it right as often as it says?",
-            f"Expected calibration error {curve.error:.4f}. The area of a point is its number of rows.",
+            f"Expected calibration error {curve.error:.4f}{after}. The area of a point is its number of "
+            "rows.",
             [
-                Mark("line", "truth", "calibrated", [0, 1], [0, 1], dashed=True),
+                Mark("line", "truth", "as often as it says", [0, 1], [0, 1], dashed=True),
                 Mark("line", "chain-0", None, x, heights),
-                Mark("points", "chain-0", "posterior", x, heights, size=share, opacity=0.4),
+                Mark("points", "chain-0", "predictions", x, heights, size=share, opacity=0.4),
             ],
             Axis("confidence"),
             Axis("accuracy"),
         ),
         Drawn(
             "How confident it is",
-            "The share of rows at each confidence.",
+            f"The share of rows at each confidence{after}.",
             [Mark("bars", "chain-0", None, curve.edges, curve.share, opacity=0.6)],
             Axis("confidence"),
             Axis("share of rows"),
@@ -280,10 +297,10 @@ def _reliability_figures(curve: metrics.Reliability) -> list[Drawn]:
     ]
 
 
-def _entropy_figures(inside: ClassUncertainty, outside: ClassUncertainty | None) -> list[Drawn]:
+def _entropy_figures(inside: ClassUncertainty, outside: ClassUncertainty | None, before: str) -> list[Drawn]:
     return [
         _compared_figure(
-            name.replace("_", " ").capitalize(),
+            f"{name.replace('_', ' ').capitalize()}{before}",
             "nats",
             getattr(inside, name),
             None if outside is None else getattr(outside, name),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from fokker._core.digits import percent
 from fokker._core.files import write_atomically, write_text
 from fokker.models.topics.evaluate import DocumentScores
 from fokker.models.topics.files import csv_text, folder_of
@@ -89,7 +90,8 @@ def preference(summaries: Sequence[RunSummary], scores: Sequence[DocumentScores]
             log_ratio, error = own_scores.log_ratio(scores[best])
         except ValueError as problem:
             return f"The perplexities cannot be compared: {problem}"
-        ratio = f"{summary.topics} ({np.expm1(log_ratio):+.1%} ± {np.exp(log_ratio) * error:.1%})"
+        change, spread = percent(np.expm1(log_ratio), 1, "+"), percent(np.exp(log_ratio) * error, 1)
+        ratio = f"{summary.topics} ({change} ± {spread})"
         # Also where the error is not known, with one document.
         (clear if log_ratio > _CLEAR * error else unclear).append(ratio)
     sentences = [f"The held-out perplexity is lowest with {number} topics."]

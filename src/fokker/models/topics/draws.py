@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fokker._core.digits import percent
+
 _MAX_BYTES = 2**30
 
 
@@ -32,7 +34,7 @@ def credible_bounds(draws: np.ndarray, probability: float) -> tuple[np.ndarray, 
     if n < draws_needed(probability):
         raise ValueError(
             f"bounds of probability {probability:g} need {draws_needed(probability):,} draws, and there are "
-            f"{n}: the smallest and the largest have {attainable_probability(n):.1%} between them."
+            f"{n}: the smallest and the largest have {percent(attainable_probability(n), 1)} between them."
         )
     k = min(int((1 - probability) / 2 * (n + 1) + 1e-9), (n + 1) // 2)
     last_zero, one_sided = min(2 * k, n) - 1, max(n - 2 * k, k - 1)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fokker._core import statistics
+from fokker._core.digits import percent
 from fokker.corpora import Documents
 from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.topics.coherence import npmi, partnered
@@ -190,8 +191,8 @@ def judge_curve(curve: Sequence[Evaluation], wording: Wording) -> Verdict:
         return Verdict.of_problem(problem)
     if decrease > _NOTE_DECREASE:
         sentence = (
-            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of "
-            f"{judged_part(curve)}. {wording.longer}"
+            f"The perplexity is still falling: by {percent(decrease, 1)} from the third to the last quarter "
+            f"of {judged_part(curve)}. {wording.longer}"
         )
         return Verdict.of_problem(sentence) if decrease > _PROBLEM_DECREASE else Verdict(notes=(sentence,))
     note = (

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker.models.topics.curve import Evaluation, curve_to_array
 from fokker.models.topics.judgement import changed_topics
 from fokker.models.topics.results import Findings, Topic, bound_names, by_prevalence, embed_in_plane
@@ -27,7 +28,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         [
             t.label,
             " ".join(t.words[:10]),
-            f"{t.prevalence:.1%}",
+            f"{percent(t.prevalence, 1)}",
             f"{t.coherence:+.2f}",
             f"{t.c_v:.2f}",
             f"{t.u_mass:.1f}",
@@ -39,7 +40,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
     skipped = run.tally.sentence()
     show("drawing the report", 0, 1, "pages")
     parts = [
-        verdict_part(verdict.grade, verdict.problems, verdict.notes, word=_headline(findings)),
+        verdict_part(verdict.grade, verdict.problems, verdict.notes, word=headline(findings)),
         "<h2>Topics</h2>",
         table(_COLUMNS, rows, "Topics", sortable=True),
         "<p>Prevalence is the share of a topic in the words of all documents. NPMI, c_v and u_mass measure "
@@ -57,7 +58,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         "<h2>Map of the topics</h2>",
         figure_part(map_figure(findings.topics, findings.distances)),
         "<h2>The run</h2>",
-        f"<p>{run.training.documents:,} documents and {run.tokens:,} words of "
+        f"<p>{documents_used(run)} and {run.tokens:,} words of "
         f"{html.escape(run.corpus.source.label)}, "
         f"{run.training.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
         f"{len(run.corpus.vocabulary):,} words; |S| = {run.total():,.0f}; {run.seconds:,.0f} s.</p>",
@@ -67,7 +68,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
     return page("Topics", *parts)
 
 
-def _headline(findings: Findings) -> str:
+def headline(findings: Findings) -> str:
     """The grade, with the exceptions where there are no problems."""
     if not findings.verdict.ok:
         return findings.verdict.headline
@@ -87,7 +88,14 @@ def _source_of_draws(run: Run) -> str:
 def _settings(run: Run) -> dict[str, object]:
     reading = {name: getattr(run.reading, name) for name in ("format", "key", "pattern", "minimum_tokens")}
     passes = "unlimited" if run.plan.passes is None else run.plan.passes
-    return run.settings.to_json() | reading | {"passes": passes}
+    known = run.settings.to_json() | reading | {"passes": passes}
+    return {name.replace("_", " "): value for name, value in known.items() if value is not None}
+
+
+def documents_used(run: Run) -> str:
+    """How many documents the steps have used, and that those of a later pass count again."""
+    again = "" if run.plan.passes == 1 else ", each counted in every pass,"
+    return f"{run.training.documents:,} documents{again}"
 
 
 def word_figures(topics: Sequence[Topic]) -> dict[str, Figure]:
@@ -97,7 +105,7 @@ def word_figures(topics: Sequence[Topic]) -> dict[str, Figure]:
         words = topic.words[:_WORDS]
         places = -np.arange(len(words))
         mean, low, high = (x[: len(words)] for x in (topic.mean, topic.low, topic.high))
-        title = f"topic {topic.label} ({topic.prevalence:.1%})"
+        title = f"topic {topic.label} ({percent(topic.prevalence, 1)})"
         figures[f"{title}: {' '.join(words[:3])}"] = Figure(
             title,
             f"Its {len(words)} most probable words: {', '.join(words)}.",
@@ -126,13 +134,33 @@ def curve_figure(curve: Sequence[Evaluation], unigram: float | None, perplexity:
     is_long = len(documents) > 1 and documents[-1] > 20 * max(documents[0], 1)
     return Figure(
         "Held-out perplexity",
-        f"{of_average[-1]:,.0f} after {documents[-1]:,.0f} documents: the lower the better."
-        if len(documents)
-        else "There is no evaluation yet.",
+        _curve_text(curve, perplexity),
         marks,
-        Axis("documents", log=bool(is_long)),
+        Axis("documents, counted in every pass", log=bool(is_long)),
         Axis("perplexity", log=bool(finite) and max(finite) > 5 * min(finite)),
     )
+
+
+def _curve_text(curve: Sequence[Evaluation], perplexity: float | None) -> str:
+    """The last perplexities, and what each is of."""
+    if not curve:
+        return "There is no evaluation yet."
+    last = curve[-1]
+    text = (
+        f"The running average is {last.of_average:,.0f} after {last.documents:,} documents: the lower the "
+        "better."
+    )
+    if perplexity is not None:
+        text += (
+            " It is that of the draws of at least the second half of the evaluations, averaged; "
+            f"{perplexity:,.0f}, in the verdict, is that of the stored draws alone."
+        )
+    if sum(point.documents == last.documents for point in curve) > 1:
+        text += (
+            " The vertical stroke at the right end is of the draws made after the last document, which are "
+            "all at its place."
+        )
+    return text
 
 
 def map_figure(topics: Sequence[Topic], distances: np.ndarray) -> Figure:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fokker._core.digits import percent
 from fokker.corpora import Vocabulary
 from fokker.diagnostics import Verdict
 from fokker.models.topics.coherence import c_v, u_mass
@@ -202,7 +203,7 @@ def topics_text(findings: Findings) -> str:
 def topic_line(topic: Topic) -> str:
     """The name or number, the prevalence, the coherence and the words of a topic."""
     return (
-        f"topic {topic.label:>3}  {topic.prevalence:6.1%}  NPMI {topic.coherence:+.2f}  "
+        f"topic {topic.label:>3}  {percent(topic.prevalence, 1):>7}  NPMI {topic.coherence:+.2f}  "
         f"c_v {topic.c_v:.2f}  u_mass {topic.u_mass:5.1f}  {' '.join(topic.words[:TEXT_WORDS])}"
     )
 

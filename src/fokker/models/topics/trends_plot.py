@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
+from fokker._core.digits import percent
 from fokker.models.topics.trends import Trends
 from fokker.report.plots import RIGHT, TRUTH, new_figure, tidy
 
@@ -43,7 +44,7 @@ def trends_figure(trends: Trends, topics: int = _MAX_PLOTTED) -> Figure:
     for panel in panels[len(chosen) :]:
         panel.set_axis_off()
     figure.suptitle(
-        f"Prevalence of topics by {trends.by}, {trends.probability:.0%} intervals",
+        f"Prevalence of topics by {trends.by}, {percent(trends.probability)} intervals",
         fontsize=10,
         x=0.01,
         ha="left",
