@@ -535,6 +535,9 @@ def test_settings_are_those_of_an_optimiser():
     dynamics = sghmc.on(fk.Density(lambda x: -jnp.sum(x**2) / 2)).placed
     D = np.asarray(dynamics.D.as_matrix({"theta": jnp.zeros(1), "r": jnp.zeros(1)}))
     assert D[1, 1] * 1e-3 == pytest.approx(0.1)  # 1 - momentum
+    # The thermostat swings with the friction: √(2/μ) = C, which is 0.1/1e-3.
+    thermostat_mass = settings("sgnht").make(10_000, 1.0, 0).dynamics.thermostat_mass
+    assert float((2 / thermostat_mass) ** 0.5) == pytest.approx(100)
     assert float(settings("sgld").make(10_000, 1.0, 0).step_size) == pytest.approx(1e-6)
     cyclical = StepSettings("sghmc", 0.01, 0.9, "cyclical", 4, "two-point").make(10_000, 1.0, 100)
     assert float(cyclical.step_size(50)) == pytest.approx(5e-4)

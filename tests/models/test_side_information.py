@@ -17,6 +17,7 @@ from fokker.models.factorisation.conditional import draw_rows
 from fokker.models.factorisation.features import with_features
 from fokker.models.factorisation.hyperparameters import (
     Hyperparameters,
+    Noise,
     RowSums,
     draw_hyperparameters,
     equal_noise,
@@ -88,6 +89,59 @@ def test_links_have_the_moments_of_a_regression():
     assert np.all(np.abs(precisions.mean(0) - wanted) < 5 * precisions.std(0) / np.sqrt(count))
     without = (d + n) * np.linalg.inv(scatter + centred.T @ centred - residual)  # the control
     assert np.any(np.abs(precisions.mean(0) - without) > 5 * precisions.std(0) / np.sqrt(count))
+
+
+class Columns:
+    """A generator whose normal numbers are those given, one array after the other, and others their means."""
+
+    def __init__(self, *normals: np.ndarray) -> None:
+        self.normals = list(normals)
+
+    def standard_normal(self, shape: Any) -> np.ndarray:
+        return np.broadcast_to(self.normals.pop(0), shape)
+
+    def gamma(self, shape: Any, scale: Any, size: Any = None) -> Any:
+        return np.broadcast_to(shape * scale, np.shape(shape) if size is None else size)
+
+    def chisquare(self, freedom: Any) -> np.ndarray:
+        return np.asarray(freedom, float)
+
+
+def test_means_and_links_are_drawn_with_the_covariance_of_their_conditional():
+    """z in the place of their noise gives Rz, where RRᵀ is the covariance: by unit vectors, without luck."""
+    n, p, d, lam = 5, 2, 3, 4.0
+    (features, x, _), _ = covariates(n, p)
+    g = np.random.default_rng(2)
+    rows, below = g.normal(size=(n, d)), g.normal(size=(d, d))
+    centred = rows - rows.mean(0)
+    sums = RowSums(n, rows.mean(0), centred.T @ centred, x.T @ centred, features.squares)
+
+    def drawn(of_mean: Any, of_links: Any) -> Hyperparameters:
+        generator: Any = Columns(below, of_mean, of_links)
+        return draw_hyperparameters(generator, sums, "normal-wishart", lam)
+
+    middle, units = drawn(0.0, 0.0), np.eye(d)
+    means = np.stack([drawn(z, 0.0).mean for z in units]) - middle.mean
+    np.testing.assert_allclose(means.T @ means, np.linalg.inv((2 + n) * middle.precision), rtol=1e-8)
+    links = np.stack([drawn(0.0, z).link for z in units]) - middle.link
+    for row, square in enumerate(features.squares):
+        wanted = np.linalg.inv((square + lam) * middle.precision)
+        np.testing.assert_allclose(links[:, row].T @ links[:, row], wanted, rtol=1e-8)
+
+
+def test_rows_without_ratings_are_drawn_with_the_covariance_and_the_noise_of_their_table():
+    g = np.random.default_rng(0)
+    ratings, given = with_features(small_ratings(), {i: g.normal(size=2) for i in range(11)}, None)
+    chain = FactorChain(small_ratings(), 2, prior="normal-gamma", seed=0, covariates=given)
+    h = Hyperparameters(g.normal(size=3), np.diag([1.0, 2.0, 3.0]) + 0.3, g.normal(size=(2, 3)))
+    chain.hyperparameters["users"], chain.noise = h, Noise(np.ones(8), 3.0, 6.0)
+    generator: Any = Columns(np.eye(3), np.zeros(3))  # of users, of items
+    chain.generator_of_new = generator
+    draw = chain.draw()
+    assert draw.users.shape == (ratings.num_users, 3) == (11, 3)
+    root = draw.users[8:] - h.mean - given["users"].new @ h.link
+    np.testing.assert_allclose(root.T @ root, np.linalg.inv(h.precision), rtol=1e-5)
+    np.testing.assert_allclose(draw.noise.precision, [1.0] * 8 + [0.5] * 3)
 
 
 class Silent:

@@ -81,6 +81,13 @@ MUTATIONS = [
         ("network_model::settings_are_those_of_an_optimiser",),
     ),
     Mutation(
+        "models/network/settings.py",
+        "2 / friction**2 if friction",
+        "1 / friction**2 if friction",
+        "the thermostat swings faster than the friction lets it follow",
+        ("network_model::settings_are_those_of_an_optimiser",),
+    ),
+    Mutation(
         "models/network/metrics.py",
         "ranks = rankdata(np.concatenate([inside, outside]))",
         'ranks = rankdata(np.concatenate([inside, outside]), "min")',
