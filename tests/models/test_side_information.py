@@ -258,6 +258,17 @@ def test_an_item_of_a_new_kind_has_a_wider_interval():
     assert new > 1.1 * known
 
 
+def test_a_column_that_is_the_same_for_all_with_ratings_is_scaled_by_all_rows():
+    """Also where its mean is rounded: the deviation of six times 0.1 is 1e-17."""
+    column = np.array([0.1] * 6 + [0.1 + 1e-16, 1.1])
+    frame = pd.DataFrame({"kind": column, "x": np.arange(8.0)})
+    ratings = Ratings(np.zeros(7, int), np.arange(7), np.arange(7.0), np.arange(1), np.arange(7))
+    items = with_features(ratings, None, frame)[1]["items"]
+    np.testing.assert_allclose(items.features.scale, [column.std(), 2.0])
+    np.testing.assert_allclose(items.rows.mean(0), 0, atol=1e-12)
+    assert np.abs(items.new).max() < 4
+
+
 def test_a_row_without_ratings_has_the_prior_of_its_features(fitted):
     model, features, _ = fitted
     place = model.ratings_.item_names.tolist().index("i49")
@@ -355,6 +366,10 @@ FRAME = pd.DataFrame({"a": [1.0, 2, 3], "b": [0, 1, 1]}, index=[1, 2, 3])
         ),
         (FRAME * 1e-200, r"the column 'a' of item_features has the same value in all rows"),
         (FRAME.to_numpy(), r"item_features must be a pandas.DataFrame whose index .* ndarray was given"),
+        (
+            pd.DataFrame({"a": [0.1] * 3, "b": [0, 1, 1]}, index=[1, 2, 3]),
+            r"the column 'a' of item_features has the same value in all rows",
+        ),
         (FRAME[[]], r"item_features has 3 rows and 0 columns: it is empty"),
     ],
 )
