@@ -56,6 +56,10 @@ def held_out(
     if calibration > len(rows):
         raise ValueError(f"calibration={calibration} folds need as many rows; there are {len(rows)}.")
     number = int(calibration * len(rows)) if calibration < 1 else 0
+    if 0 < calibration < 1 and not number:
+        raise ValueError(
+            f"calibration={calibration:g} of {len(rows)} rows is none of them: give a larger share, or folds."
+        )
     if not number:
         return rows, targets, None
     order = np.random.default_rng(seed).permutation(len(rows))
