@@ -502,7 +502,8 @@ def test_uncertainty_adds_up_and_rows_do_not_depend_on_each_other(fitted):
 
 @pytest.mark.slow
 def test_the_last_layer_alone_moves_and_partial_fit_goes_on(tmp_path):
-    net = fk.models.Network([4], sampled="last", schedule="cyclical", **QUICK).fit(X[:40], LABELS[:40])
+    net = fk.models.Network([4], sampled="last", schedule="cyclical", **{**QUICK, "burn_in_passes": 0})
+    net.fit(X[:40], LABELS[:40])
     first, second = (net.parameters(i) for i in (0, 5))
     np.testing.assert_array_equal(first[0]["weight"], second[0]["weight"])
     assert np.any(first[1]["weight"] != second[1]["weight"])
@@ -584,6 +585,31 @@ BAD_SETTINGS = {
     "activation": ({"activation": "rleu"}, "activation is one of relu"),
     "noise": ({"noise_scale": 1.0}, "noise_scale is for likelihood='gaussian'"),
     "schedule": ({"schedule": "cosine"}, "schedule is one of constant, cyclical"),
+    "calibration": (
+        {"calibration": 0.01},
+        "calibration=0.01 of 60 rows is none of them: give a larger share",
+    ),
+    "rate of a sampler": (
+        {"sampler": fk.samplers.sghmc(0.01, 1.0), "learning_rate": 0.1},
+        r"learning_rate=0.1 has no effect on a sampler of fk.samplers: make the sampler with it",
+    ),
+    "schedule of a sampler": (
+        {"sampler": fk.samplers.sghmc(0.01, 1.0), "schedule": "cyclical", "burn_in_passes": None},
+        "schedule='cyclical' has no effect on a sampler of fk.samplers",
+    ),
+    "momentum of sgld": (
+        {"sampler": "sgld", "momentum": 0.5},
+        "momentum=0.5 has no effect on sampler='sgld': leave it out, or give sampler='sghmc'",
+    ),
+    "cycles of none": ({"cycles": 8}, "cycles=8 has no effect with schedule='constant': give schedule="),
+    "burn-in of cycles": (
+        {"schedule": "cyclical"},
+        "burn_in_passes=1 has no effect with schedule='cyclical', .*: leave one of them out",
+    ),
+    "activation of a module": (
+        {"model": plain, "params": [], "activation": "tanh"},
+        "activation='tanh' is for a model of layer sizes, and this one has its own",
+    ),
 }
 
 
@@ -591,7 +617,38 @@ BAD_SETTINGS = {
 def test_bad_settings_are_refused_in_a_sentence(case):
     settings, message = BAD_SETTINGS[case]
     with pytest.raises(ValueError, match=message):
-        fk.models.Network([4], **{**QUICK, **settings}).fit(X, LABELS)
+        fk.models.Network(**{"model": [4], **QUICK, **settings}).fit(X, LABELS)
+
+
+def test_targets_that_are_all_the_same_have_the_scale_one():
+    """The deviation of 60 times 0.1 is 1e-17: a noise_scale in its units would be 10¹⁶."""
+    net = fk.models.Network([4], likelihood="gaussian")
+    targets = net._new_targets(np.stack([np.full(60, 0.1), Y], 1), 60, None)
+    np.testing.assert_allclose(net._scale, [1, Y.std()])
+    np.testing.assert_allclose(targets.mean(0), 0, atol=1e-6)
+
+
+def test_parameters_that_a_chain_has_from_its_start_do_not_change(fitted):
+    """partial_fit goes on with what it began with, and would not look at them."""
+    net = copy.copy(fitted)
+    changes = {
+        "prior": 0.5,
+        "sampled": "last",
+        "chains": 3,
+        "random_state": 7,
+        "calibration": 0.2,
+        "model": [3],
+    }
+    for name, value in changes.items():
+        before = getattr(net, name)
+        with pytest.raises(ValueError, match=f"goes on with a chain that cannot change {name}: set it back"):
+            net.set_params(**{name: value}).partial_fit(X, LABELS)
+        net.set_params(**{name: before})
+    with pytest.raises(ValueError, match="classes has 'left', which the first call did not have: name all"):
+        net.partial_fit(X, LABELS, classes=["up", "left"])
+    regression = fk.models.Network([4], likelihood="gaussian", **QUICK)
+    with pytest.raises(ValueError, match="classes are of labels, and likelihood='gaussian' has none"):
+        regression.partial_fit(X, Y, classes=[0, 1])
 
 
 def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fokker.cli.console import show, show_error
-from fokker.cli.flags import translated
+from fokker.cli.flags import CommandError, translated
 from fokker.cli.lda_options import option
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def infer(
     from fokker.run.progress import Progress
 
     if not text:
+        if format is not None or key is not None:
+            raise CommandError("--format and --key are of TEXT…, which is not given: leave them out.")
         out = out or _folder_of_run(model) / _ALL_MIXTURES
     if out is not None:
         _check_name(out)
