@@ -695,8 +695,9 @@ def test_calibration_is_that_which_labels_were_drawn_with():
 
 def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_path):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 2)).astype(np.float32)
-    y = (X[:, 0] > 0).astype(int)
+    # With names, of which those that are left out know nothing: there is no warning.
+    X = pandas.DataFrame(rng.normal(size=(60, 2)).astype(np.float32), columns=["a", "b"])
+    y = (X["a"] > 0).astype(int)
     quick = {"passes": 4, "burn_in_passes": 2, "draws": 4, "batch_size": 20, "progress": False}
     net = fk.models.Network([3], prior=0.3, calibration=0.5, **quick).fit(X, y)
     assert len(net._data["x"]) == 30

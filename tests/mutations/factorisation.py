@@ -278,4 +278,11 @@ MUTATIONS = [
             ),
         )
     ),
+    Mutation(
+        "models/factorisation/inputs.py",
+        "check_alone(items)\n        ratings, names",
+        "ratings, names",
+        "items beside a table of ratings are ignored",
+        ("factorisation::a_table_of_ratings_comes_alone",),
+    ),
 ]

@@ -71,8 +71,7 @@ def calibrated(net: "Network") -> Calibration:
     """The calibration of a network that has its draws."""
     if net._held_out is not None:
         rows, labels = net._held_out
-        net.sharpness_, net.label_noise_ = Calibration()  # of an earlier fit
-        return fitted_calibration(net.predict_proba(rows), labels)
+        return fitted_calibration(net._probabilities(rows), labels)
     folds = int(chosen_calibration(net, len(net._data["x"])))
     if folds < 2 or net.stopped_ is not None:
         return Calibration()
