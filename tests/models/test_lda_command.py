@@ -656,7 +656,6 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
         (["--total", "many"], "--total is a number of documents, or 'growing'; 'many'"),
         (["--passes", 0], "passes must be at least 1; 0"),
         (["--passes", 2, "--forever"], "--passes and --forever contradict"),
-        (["--forever", "--exact-passes", 2], "--exact-passes 2 are the last passes, and a run without end"),
         (["--no-skip"], "--no-skip is for --resume FOLDER, which is not given"),
         (["--sampler", "scir", "--friction", 2], "--friction 2.0 is of sghmc and sgrhmc, and --sampler scir"),
         (["--seed-weight", 5], "--seed-weight 5.0 is of --seed-words …, which are not given: leave it out"),
@@ -670,6 +669,14 @@ def test_bad_options_are_named(corpus, words, tmp_path, arguments, message):
     code, _, err = command(corpus, "--vocab", words, "--out", tmp_path, *OPTIONS, *arguments)
     assert code == 2
     assert_in(message, err)
+
+
+def test_exact_passes_of_a_run_without_end_are_refused(corpus, words, tmp_path):
+    reading, settings = Reading(str(corpus)), Settings(topics=4, exact_passes=2)
+    with pytest.raises(
+        ValueError, match="exact_passes=2 are the last passes, and a run without end has none"
+    ):
+        start_run(reading, settings, tmp_path, vocabulary=words, passes=None)
 
 
 def assert_in(pattern, text):

@@ -164,7 +164,7 @@ MUTATIONS = [
         "is None and settings.exact_passes:",
         "is None and False:",
         "exact passes of a run without end are ignored",
-        ("lda_command::bad_options_are_named",),
+        ("lda_command::exact_passes_of_a_run_without_end_are_refused",),
     ),
     Mutation(
         "models/topics/run_trends.py",
