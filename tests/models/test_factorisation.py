@@ -452,6 +452,36 @@ def test_bad_settings_are_refused(settings, message):
         fk.models.Factorisation(**settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"sampler": "sghmc", "thermostat_mass": 2.0},
+            "thermostat_mass=2.0 is of sampler='sgnht', and sampler='sghmc' has no thermostat: leave it out",
+        ),
+        (
+            {"confidence": 1.0, "noise_by_user": True},
+            "noise_by_user=True is for ratings, and confidence=1 for counts, .*: leave one of them out",
+        ),
+    ],
+)
+def test_settings_that_others_leave_without_effect_are_refused(settings, message):
+    model = fk.models.Factorisation(2, **settings)  # as `load` makes those that are stored
+    with pytest.raises(ValueError, match=message):
+        model.fit([1, 2], [1, 2], [1.0, 2.0])
+
+
+def test_a_table_of_ratings_comes_alone(fitted):
+    model, _, test, _ = fitted
+    for call in (
+        lambda: model.predict(test, ["i1"]),
+        lambda: model.score(test, values=[1.0]),
+        lambda: model.ranking(test, ["i1"]),
+    ):
+        with pytest.raises(ValueError, match="give a Ratings alone, or users, items and values"):
+            call()
+
+
 def test_unknown_identifiers_are_refused_with_the_nearest(fitted):
     model = fitted[0]
     with pytest.raises(KeyError, match=r"no user 41 in the ratings. The nearest is 40. For someone new"):

@@ -10,7 +10,8 @@ from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import GibbsSweep
 from fokker.models.factorisation.features import with_features
 from fokker.models.factorisation.hyperparameters import Hyperparameters, equal_noise
-from fokker.models.factorisation.implicit import ImplicitChain, for_new_users, ranking_of
+from fokker.models.factorisation.implicit import ImplicitChain, as_rated, for_new_users, ranking_of
+from fokker.models.factorisation.predict import draw_new_users
 
 ALPHA, TAU = 0.7, 3.0
 
@@ -23,6 +24,9 @@ class Fixed:
 
     def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
         return np.broadcast_to(self.noise[:, None], shape)
+
+    def gamma(self, shape: Any, scale: Any) -> np.ndarray:
+        return shape * scale
 
 
 def small_chain() -> tuple[ImplicitChain, np.ndarray]:
@@ -63,6 +67,26 @@ def test_rows_have_the_weighted_normal_equations_of_all_pairs(noise):
             root = np.linalg.cholesky(P)
             wanted = np.linalg.solve(P, f) + np.linalg.solve(root.T, noise)
             np.testing.assert_allclose(chain.tables[name][row], wanted, rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", [np.zeros(3), np.array([1.0, -2.0, 0.5])])
+def test_someone_new_has_the_weighted_normal_equations_of_all_pairs(noise):
+    """As a row of the fit has: with the 0 of the other items, which were fitted, and the weight 1 + αn."""
+    chain, _ = small_chain()
+    draw, x, n = chain.draw(), np.array([0.3, -0.8]), np.array([0, 3, 0, 1, 0])
+    # Two items that only have features.
+    draw = draw._replace(items=np.concatenate([draw.items, np.full((2, 3), 9, np.float32)]))
+    generator: Any = Fixed(noise)
+    values, weights = as_rated(n[n > 0], ALPHA)
+    draws, seen = for_new_users([draw], 5), np.flatnonzero(n)
+    row = draw_new_users(draws, seen, values, generator, x, weights)[0][0]
+    h, items = draw.hyperparameters["users"], draw.items[:5].astype(float)
+    features = np.concatenate([np.ones((5, 1)), items[:, 1:]], 1)
+    c, y = TAU * (1 + ALPHA * n), (n > 0) - items[:, 0]
+    P = h.precision + (features.T * c) @ features
+    f = h.precision @ (h.mean + x @ h.link) + features.T @ (c * y)
+    wanted = np.linalg.solve(P, f) + np.linalg.solve(np.linalg.cholesky(P).T, noise)
+    np.testing.assert_allclose(row, wanted, rtol=1e-5)
 
 
 def test_squared_residuals_are_those_of_all_pairs():

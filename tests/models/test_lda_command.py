@@ -674,6 +674,9 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
         (["--total", "many"], "--total is a number of documents, or 'growing'; 'many'"),
         (["--passes", 0], "passes must be at least 1; 0"),
         (["--passes", 2, "--forever"], "--passes and --forever contradict"),
+        (["--no-skip"], "--no-skip is for --resume FOLDER, which is not given"),
+        (["--sampler", "scir", "--friction", 2], "--friction 2.0 is of sghmc and sgrhmc, and --sampler scir"),
+        (["--seed-weight", 5], "--seed-weight 5.0 is of --seed-words …, which are not given: leave it out"),
         (["--vocab-size", 5], "give one of them"),
         (["--held-out", 0], "held_out must be a whole number of at least 1; 0"),
         (["--held-out", 190], "all 190 documents .* are held out"),
@@ -684,6 +687,14 @@ def test_bad_options_are_named(corpus, words, tmp_path, arguments, message):
     code, _, err = command(corpus, "--vocab", words, "--out", tmp_path, *OPTIONS, *arguments)
     assert code == 2
     assert_in(message, err)
+
+
+def test_exact_passes_of_a_run_without_end_are_refused(corpus, words, tmp_path):
+    reading, settings = Reading(str(corpus)), Settings(topics=4, exact_passes=2)
+    with pytest.raises(
+        ValueError, match="exact_passes=2 are the last passes, and a run without end has none"
+    ):
+        start_run(reading, settings, tmp_path, vocabulary=words, passes=None)
 
 
 def assert_in(pattern, text):
@@ -717,6 +728,7 @@ def test_a_resume_of_nothing_or_of_something_else_is_refused(finished, tmp_path)
     assert code == 2
     assert_in("started with other settings: topics was 4, not 5; seed was 0, not 3", err)
     assert_in("corpus was .*lines.txt', not '.*other'", command("other", "--resume", folder)[2])
+    assert_in("--overwrite replaces a run and --resume", command("--resume", folder, "--overwrite")[2])
 
 
 # Models, applied to new text.
@@ -779,6 +791,7 @@ def test_infer_refuses_what_it_cannot_use(finished, letters, tmp_path):
     core_files.write_arrays(tmp_path / "later.npz", header, arrays)
     assert_in("is a model of version 99", command("infer", tmp_path / "later.npz", letters)[2])
     assert_in(r"ends in .csv, .csv.gz or .npz", command("infer", folder, letters, "--out", "x.txt")[2])
+    assert_in("--format and --key are of TEXT…", command("infer", folder, "--key", "body")[2])
 
 
 # The parts.

@@ -307,6 +307,19 @@ def test_every_check_of_scikit_learn_passes():
     assert sum(result["status"] == "passed" for result in results) > 40
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sampler": "sgld", "friction": 2.0}, "friction=2.0 is of sghmc and sgrhmc, and sampler='sgld' has"),
+        ({"seed_weight": 5}, "seed_weight=5.0 is of seed_words=…, which are not given"),
+    ],
+)
+def test_settings_that_others_leave_without_effect_are_refused(counts, settings, message):
+    for fit in (fk.models.LDA.fit, fk.models.LDA.partial_fit):
+        with pytest.raises(ValueError, match=message):
+            fit(fk.models.LDA(3, **settings), counts)
+
+
 def test_columns_in_another_order_are_refused(counts):
     names = [f"word{w}" for w in range(50)]
     frame = pandas.DataFrame(counts[:60].toarray(), columns=names)

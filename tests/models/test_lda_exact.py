@@ -159,6 +159,18 @@ def test_without_exact_passes_they_miss_words_that_are_not_used():
     assert coverage(0.01, exact_passes=0, corpora=2)[1] < 0.3
 
 
+def test_whether_words_have_moved_is_of_all_rounds_since_it_was_asked():
+    chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=4, burn_in=2)
+    chain.count(some_documents([9, 3, 14]))
+    assert not chain.has_moved()
+    chain.redraw_pass(3)
+    chain._pass.assignments = None  # the counts stay as they are from now on
+    chain.redraw_pass(3)
+    assert chain.has_moved()
+    chain.redraw_pass(3)
+    assert not chain.has_moved()
+
+
 # ---- the store of draws, and settings
 
 

@@ -218,6 +218,21 @@ def test_logarithms_of_gamma_numbers_have_their_distribution(shape):
     assert stats.kstest(x.ravel() + 0.2, cdf).pvalue < CLEAR or shape < 0.5
 
 
+def test_a_gamma_number_is_that_of_the_first_proposal_that_is_accepted(monkeypatch):
+    """Where five are rejected, as happens once in 10⁷ times, the sixth; a rejected one has another law."""
+
+    def chosen(key, documents, places):
+        first = np.full(np.broadcast_shapes(documents.shape, places.shape), 2**31, np.uint32)
+        first[1:6] = 0  # a normal number of -5: v < 0
+        return first, np.full_like(first, 2**31)
+
+    monkeypatch.setattr(gibbs_jax, "threefry", chosen)
+    shapes = np.array([[0.1, 0.5, 1.0]], np.float32)
+    found = gibbs_jax._log_gammas((np.uint32(1), np.uint32(2)), np.zeros(1, np.uint32), shapes)
+    # x = 0 and U = 1/2.
+    np.testing.assert_allclose(found, np.log(shapes + 2 / 3) + np.log(0.5) / shapes, rtol=1e-5)
+
+
 def copies(case, beta=BETA, number=COPIES):
     """Rows of a sparse matrix: copies of a document, each with words of its own."""
     words, gamma = CASES[case]

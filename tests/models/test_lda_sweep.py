@@ -82,10 +82,12 @@ def test_ctrl_c_in_a_sweep_keeps_what_is_done(swept, tmp_path, monkeypatch):
     folder = tmp_path / "copy"
     shutil.copytree(swept[0], folder)
     monkeypatch.setattr("fokker.cli.lda_sweep.learn", lambda run: None)
-    code, out, _ = command("--resume", folder, "--topics", 3)
+    assert "--no-skip is for a single run" in command("--resume", folder, "--no-skip")[2]
+    code, out, _ = command("--resume", folder, "--topics", 3, "--no-mixtures")
     assert code == 130
     assert f"to continue: fokker lda --resume {folder}" in out
-    assert json.loads((folder / "sweep.json").read_text())["topics"] == [2, 3, 4]
+    stored = json.loads((folder / "sweep.json").read_text())
+    assert (stored["topics"], stored["mixtures"]) == ([2, 3, 4], False)
     assert "lowest with 4 topics" in out
 
 

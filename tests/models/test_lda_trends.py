@@ -219,6 +219,8 @@ def test_a_table_that_does_not_fit_the_run_is_an_error(run, tmp_path):
         run_trends(folder / "run", "date", metadata=short)
     with pytest.raises(ValueError, match=r"no document of the run has a value in .*id='who' must have"):
         run_trends(folder / "run", "date", metadata=short, id="who")
+    with pytest.raises(ValueError, match=r"id='who' is a column of metadata=…, which is not given"):
+        run_trends(folder / "run", "date", id="who")
     with pytest.raises(ValueError, match=r"metadata=.*no column 'day'"):
         run_trends(folder / "run", "day", metadata=short)
 

@@ -503,7 +503,8 @@ def test_uncertainty_adds_up_and_rows_do_not_depend_on_each_other(fitted):
 
 @pytest.mark.slow
 def test_the_last_layer_alone_moves_and_partial_fit_goes_on(tmp_path):
-    net = fk.models.Network([4], sampled="last", schedule="cyclical", **QUICK).fit(X[:40], LABELS[:40])
+    net = fk.models.Network([4], sampled="last", schedule="cyclical", **{**QUICK, "burn_in_passes": 0})
+    net.fit(X[:40], LABELS[:40])
     first, second = (net.parameters(i) for i in (0, 5))
     np.testing.assert_array_equal(first[0]["weight"], second[0]["weight"])
     assert np.any(first[1]["weight"] != second[1]["weight"])
@@ -536,6 +537,9 @@ def test_settings_are_those_of_an_optimiser():
     dynamics = sghmc.on(fk.Density(lambda x: -jnp.sum(x**2) / 2)).placed
     D = np.asarray(dynamics.D.as_matrix({"theta": jnp.zeros(1), "r": jnp.zeros(1)}))
     assert D[1, 1] * 1e-3 == pytest.approx(0.1)  # 1 - momentum
+    # The thermostat swings with the friction: √(2/μ) = C, which is 0.1/1e-3.
+    thermostat_mass = settings("sgnht").make(10_000, 1.0, 0).dynamics.thermostat_mass
+    assert float((2 / thermostat_mass) ** 0.5) == pytest.approx(100)
     assert float(settings("sgld").make(10_000, 1.0, 0).step_size) == pytest.approx(1e-6)
     cyclical = StepSettings("sghmc", 0.01, 0.9, "cyclical", 4, "two-point").make(10_000, 1.0, 100)
     assert float(cyclical.step_size(50)) == pytest.approx(5e-4)
@@ -582,6 +586,31 @@ BAD_SETTINGS = {
     "activation": ({"activation": "rleu"}, "activation is one of relu"),
     "noise": ({"noise_scale": 1.0}, "noise_scale is for likelihood='gaussian'"),
     "schedule": ({"schedule": "cosine"}, "schedule is one of constant, cyclical"),
+    "calibration": (
+        {"calibration": 0.01},
+        "calibration=0.01 of 60 rows is none of them: give a larger share",
+    ),
+    "rate of a sampler": (
+        {"sampler": fk.samplers.sghmc(0.01, 1.0), "learning_rate": 0.1},
+        r"learning_rate=0.1 has no effect on a sampler of fk.samplers: make the sampler with it",
+    ),
+    "schedule of a sampler": (
+        {"sampler": fk.samplers.sghmc(0.01, 1.0), "schedule": "cyclical", "burn_in_passes": None},
+        "schedule='cyclical' has no effect on a sampler of fk.samplers",
+    ),
+    "momentum of sgld": (
+        {"sampler": "sgld", "momentum": 0.5},
+        "momentum=0.5 has no effect on sampler='sgld': leave it out, or give sampler='sghmc'",
+    ),
+    "cycles of none": ({"cycles": 8}, "cycles=8 has no effect with schedule='constant': give schedule="),
+    "burn-in of cycles": (
+        {"schedule": "cyclical"},
+        "burn_in_passes=1 has no effect with schedule='cyclical', .*: leave one of them out",
+    ),
+    "activation of a module": (
+        {"model": plain, "params": [], "activation": "tanh"},
+        "activation='tanh' is for a model of layer sizes, and this one has its own",
+    ),
 }
 
 
@@ -589,7 +618,38 @@ BAD_SETTINGS = {
 def test_bad_settings_are_refused_in_a_sentence(case):
     settings, message = BAD_SETTINGS[case]
     with pytest.raises(ValueError, match=message):
-        fk.models.Network([4], **{**QUICK, **settings}).fit(X, LABELS)
+        fk.models.Network(**{"model": [4], **QUICK, **settings}).fit(X, LABELS)
+
+
+def test_targets_that_are_all_the_same_have_the_scale_one():
+    """The deviation of 60 times 0.1 is 1e-17: a noise_scale in its units would be 10¹⁶."""
+    net = fk.models.Network([4], likelihood="gaussian")
+    targets = net._new_targets(np.stack([np.full(60, 0.1), Y], 1), 60, None)
+    np.testing.assert_allclose(net._scale, [1, Y.std()])
+    np.testing.assert_allclose(targets.mean(0), 0, atol=1e-6)
+
+
+def test_parameters_that_a_chain_has_from_its_start_do_not_change(fitted):
+    """partial_fit goes on with what it began with, and would not look at them."""
+    net = copy.copy(fitted)
+    changes = {
+        "prior": 0.5,
+        "sampled": "last",
+        "chains": 3,
+        "random_state": 7,
+        "calibration": 0.2,
+        "model": [3],
+    }
+    for name, value in changes.items():
+        before = getattr(net, name)
+        with pytest.raises(ValueError, match=f"goes on with a chain that cannot change {name}: set it back"):
+            net.set_params(**{name: value}).partial_fit(X, LABELS)
+        net.set_params(**{name: before})
+    with pytest.raises(ValueError, match="classes has 'left', which the first call did not have: name all"):
+        net.partial_fit(X, LABELS, classes=["up", "left"])
+    regression = fk.models.Network([4], likelihood="gaussian", **QUICK)
+    with pytest.raises(ValueError, match="classes are of labels, and likelihood='gaussian' has none"):
+        regression.partial_fit(X, Y, classes=[0, 1])
 
 
 def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):
@@ -636,8 +696,9 @@ def test_calibration_is_that_which_labels_were_drawn_with():
 
 def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_path):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 2)).astype(np.float32)
-    y = (X[:, 0] > 0).astype(int)
+    # With names, of which those that are left out know nothing: there is no warning.
+    X = pandas.DataFrame(rng.normal(size=(60, 2)).astype(np.float32), columns=["a", "b"])
+    y = (X["a"] > 0).astype(int)
     quick = {"passes": 4, "burn_in_passes": 2, "draws": 4, "batch_size": 20, "progress": False}
     net = fk.models.Network([3], prior=0.3, calibration=0.5, **quick).fit(X, y)
     assert len(net._data["x"]) == 30

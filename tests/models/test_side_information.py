@@ -17,6 +17,7 @@ from fokker.models.factorisation.conditional import draw_rows
 from fokker.models.factorisation.features import with_features
 from fokker.models.factorisation.hyperparameters import (
     Hyperparameters,
+    Noise,
     RowSums,
     draw_hyperparameters,
     equal_noise,
@@ -88,6 +89,59 @@ def test_links_have_the_moments_of_a_regression():
     assert np.all(np.abs(precisions.mean(0) - wanted) < 5 * precisions.std(0) / np.sqrt(count))
     without = (d + n) * np.linalg.inv(scatter + centred.T @ centred - residual)  # the control
     assert np.any(np.abs(precisions.mean(0) - without) > 5 * precisions.std(0) / np.sqrt(count))
+
+
+class Columns:
+    """A generator whose normal numbers are those given, one array after the other, and others their means."""
+
+    def __init__(self, *normals: np.ndarray) -> None:
+        self.normals = list(normals)
+
+    def standard_normal(self, shape: Any) -> np.ndarray:
+        return np.broadcast_to(self.normals.pop(0), shape)
+
+    def gamma(self, shape: Any, scale: Any, size: Any = None) -> Any:
+        return np.broadcast_to(shape * scale, np.shape(shape) if size is None else size)
+
+    def chisquare(self, freedom: Any) -> np.ndarray:
+        return np.asarray(freedom, float)
+
+
+def test_means_and_links_are_drawn_with_the_covariance_of_their_conditional():
+    """z in the place of their noise gives Rz, where RRᵀ is the covariance: by unit vectors, without luck."""
+    n, p, d, lam = 5, 2, 3, 4.0
+    (features, x, _), _ = covariates(n, p)
+    g = np.random.default_rng(2)
+    rows, below = g.normal(size=(n, d)), g.normal(size=(d, d))
+    centred = rows - rows.mean(0)
+    sums = RowSums(n, rows.mean(0), centred.T @ centred, x.T @ centred, features.squares)
+
+    def drawn(of_mean: Any, of_links: Any) -> Hyperparameters:
+        generator: Any = Columns(below, of_mean, of_links)
+        return draw_hyperparameters(generator, sums, "normal-wishart", lam)
+
+    middle, units = drawn(0.0, 0.0), np.eye(d)
+    means = np.stack([drawn(z, 0.0).mean for z in units]) - middle.mean
+    np.testing.assert_allclose(means.T @ means, np.linalg.inv((2 + n) * middle.precision), rtol=1e-8)
+    links = np.stack([drawn(0.0, z).link for z in units]) - middle.link
+    for row, square in enumerate(features.squares):
+        wanted = np.linalg.inv((square + lam) * middle.precision)
+        np.testing.assert_allclose(links[:, row].T @ links[:, row], wanted, rtol=1e-8)
+
+
+def test_rows_without_ratings_are_drawn_with_the_covariance_and_the_noise_of_their_table():
+    g = np.random.default_rng(0)
+    ratings, given = with_features(small_ratings(), {i: g.normal(size=2) for i in range(11)}, None)
+    chain = FactorChain(small_ratings(), 2, prior="normal-gamma", seed=0, covariates=given)
+    h = Hyperparameters(g.normal(size=3), np.diag([1.0, 2.0, 3.0]) + 0.3, g.normal(size=(2, 3)))
+    chain.hyperparameters["users"], chain.noise = h, Noise(np.ones(8), 3.0, 6.0)
+    generator: Any = Columns(np.eye(3), np.zeros(3))  # of users, of items
+    chain.generator_of_new = generator
+    draw = chain.draw()
+    assert draw.users.shape == (ratings.num_users, 3) == (11, 3)
+    root = draw.users[8:] - h.mean - given["users"].new @ h.link
+    np.testing.assert_allclose(root.T @ root, np.linalg.inv(h.precision), rtol=1e-5)
+    np.testing.assert_allclose(draw.noise.precision, [1.0] * 8 + [0.5] * 3)
 
 
 class Silent:
@@ -204,6 +258,17 @@ def test_an_item_of_a_new_kind_has_a_wider_interval():
     assert new > 1.1 * known
 
 
+def test_a_column_that_is_the_same_for_all_with_ratings_is_scaled_by_all_rows():
+    """Also where its mean is rounded: the deviation of six times 0.1 is 1e-17."""
+    column = np.array([0.1] * 6 + [0.1 + 1e-16, 1.1])
+    frame = pd.DataFrame({"kind": column, "x": np.arange(8.0)})
+    ratings = Ratings(np.zeros(7, int), np.arange(7), np.arange(7.0), np.arange(1), np.arange(7))
+    items = with_features(ratings, None, frame)[1]["items"]
+    np.testing.assert_allclose(items.features.scale, [column.std(), 2.0])
+    np.testing.assert_allclose(items.rows.mean(0), 0, atol=1e-12)
+    assert np.abs(items.new).max() < 4
+
+
 def test_a_row_without_ratings_has_the_prior_of_its_features(fitted):
     model, features, _ = fitted
     place = model.ratings_.item_names.tolist().index("i49")
@@ -301,6 +366,10 @@ FRAME = pd.DataFrame({"a": [1.0, 2, 3], "b": [0, 1, 1]}, index=[1, 2, 3])
         ),
         (FRAME * 1e-200, r"the column 'a' of item_features has the same value in all rows"),
         (FRAME.to_numpy(), r"item_features must be a pandas.DataFrame whose index .* ndarray was given"),
+        (
+            pd.DataFrame({"a": [0.1] * 3, "b": [0, 1, 1]}, index=[1, 2, 3]),
+            r"the column 'a' of item_features has the same value in all rows",
+        ),
         (FRAME[[]], r"item_features has 3 rows and 0 columns: it is empty"),
     ],
 )

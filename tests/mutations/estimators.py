@@ -94,4 +94,18 @@ MUTATIONS = [
         "a setting that the estimator does not have is no option of the command",
         ("estimators::each_setting_of_topics_is_declared_once",),
     ),
+    Mutation(
+        "models/checks.py",
+        "if value and value != defaults[name]:",
+        "if False:",
+        "settings without effect are ignored",
+        ("factorisation::settings_that_others_leave_without_effect_are_refused",),
+    ),
+    Mutation(
+        "models/columns.py",
+        "return np.where(is_varied, values.std(0), 0.0)",
+        "return values.std(0)",
+        "the rounded deviation of a column of one number is its scale",
+        ("side_information::a_column_that_is_the_same_for_all_with_ratings_is_scaled_by_all_rows",),
+    ),
 ]

@@ -194,6 +194,34 @@ MUTATIONS = [
                 "minibatches_move_rows_without_what_features_add",
             ),
             (
+                "hyperparameters.py",
+                "coordinates @ self.link + np.linalg.solve(root.T, noise.T).T",
+                "coordinates @ self.link + np.linalg.solve(root, noise.T).T",
+                "rows without ratings have the covariance of another matrix",
+                "rows_without_ratings_are_drawn_with_the_covariance_and_the_noise_of_their_table",
+            ),
+            (
+                "hyperparameters.py",
+                "noise = np.linalg.solve(root.T, generator.standard_normal(d))",
+                "noise = np.linalg.solve(root, generator.standard_normal(d))",
+                "the mean of rows is drawn with the covariance of another matrix",
+                "means_and_links_are_drawn_with_the_covariance_of_their_conditional",
+            ),
+            (
+                "hyperparameters.py",
+                "sums.slopes / weights + np.linalg.solve(root.T, z.T).T",
+                "sums.slopes / weights + np.linalg.solve(root, z.T).T",
+                "links are drawn with the covariance of another matrix",
+                "means_and_links_are_drawn_with_the_covariance_of_their_conditional",
+            ),
+            (
+                "chain.py",
+                "self.noise.shape, 1 / self.noise.rate, len(users) - len(self.counts)",
+                "self.noise.shape, self.noise.rate, len(users) - len(self.counts)",
+                "users without ratings have a noise by the rate, as if it were a scale",
+                "rows_without_ratings_are_drawn_with_the_covariance_and_the_noise_of_their_table",
+            ),
+            (
                 "predict.py",
                 "(prior.mean + x @ prior.link)",
                 "prior.mean",
@@ -201,6 +229,13 @@ MUTATIONS = [
                 "rows_have_the_mean_that_their_features_say",
             ),
         )
+    ),
+    Mutation(
+        "models/factorisation/predict.py",
+        "weighted = features * np.broadcast_to(weights, len(items))[:, None]",
+        "weighted = features",
+        "counts of someone new have no weight",
+        ("implicit::someone_new_has_the_weighted_normal_equations_of_all_pairs",),
     ),
     *(
         Mutation("models/factorisation/implicit.py", text, mistake, what, (f"implicit::{test}",))
@@ -224,6 +259,12 @@ MUTATIONS = [
                 "rows_have_the_weighted_normal_equations_of_all_pairs",
             ),
             (
+                "draw.items[:items]",
+                "draw.items",
+                "someone new has zeros with items that only have features",
+                "someone_new_has_the_weighted_normal_equations_of_all_pairs",
+            ),
+            (
                 "(1 - s) ** 2 - s**2",
                 "(1 - s) ** 2",
                 "the noise counts the zeros of pairs that were seen",
@@ -236,5 +277,12 @@ MUTATIONS = [
                 "recall_and_ndcg_are_those_of_a_hand",
             ),
         )
+    ),
+    Mutation(
+        "models/factorisation/inputs.py",
+        "check_alone(items)\n        ratings, names",
+        "ratings, names",
+        "items beside a table of ratings are ignored",
+        ("factorisation::a_table_of_ratings_comes_alone",),
     ),
 ]

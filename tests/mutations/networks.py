@@ -81,6 +81,13 @@ MUTATIONS = [
         ("network_model::settings_are_those_of_an_optimiser",),
     ),
     Mutation(
+        "models/network/settings.py",
+        "2 / friction**2 if friction",
+        "1 / friction**2 if friction",
+        "the thermostat swings faster than the friction lets it follow",
+        ("network_model::settings_are_those_of_an_optimiser",),
+    ),
+    Mutation(
         "models/network/metrics.py",
         "ranks = rankdata(np.concatenate([inside, outside]))",
         'ranks = rankdata(np.concatenate([inside, outside]), "min")',
@@ -148,6 +155,34 @@ MUTATIONS = [
         "return rows[rest], targets[rest], (rows[out], targets[out])",
         "return rows, targets, (rows[out], targets[out])",
         "the rows that calibrate are fitted too",
+        ("network_model::rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure",),
+    ),
+    Mutation(
+        "models/network/estimator.py",
+        "scale = deviations(targets)",
+        "scale = targets.std(0)",
+        "targets that are all the same are scaled by their rounding",
+        ("network_model::targets_that_are_all_the_same_have_the_scale_one",),
+    ),
+    Mutation(
+        "models/network/parameters.py",
+        "    if changed:",
+        "    if False:",
+        "partial_fit ignores parameters that have changed",
+        ("network_model::parameters_that_a_chain_has_from_its_start_do_not_change",),
+    ),
+    Mutation(
+        "models/network/calibration.py",
+        "if 0 < calibration < 1 and not number:",
+        "if False:",
+        "a calibration by no row is left out in silence",
+        ("network_model::bad_settings_are_refused_in_a_sentence",),
+    ),
+    Mutation(
+        "models/network/calibration.py",
+        "fitted_calibration(net._probabilities(rows), labels)",
+        "fitted_calibration(net.predict_proba(rows), labels)",
+        "rows that calibrate are checked for names that they do not have",
         ("network_model::rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure",),
     ),
 ]

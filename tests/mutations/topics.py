@@ -51,6 +51,27 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/gibbs_jax.py",
+        "_PROPOSALS = 6",
+        "_PROPOSALS = 1",
+        "Gamma numbers take proposals that are rejected, in JAX",
+        ("lda_reference::a_gamma_number_is_that_of_the_first_proposal_that_is_accepted",),
+    ),
+    Mutation(
+        "models/topics/exact.py",
+        "self.has_moved |= self._share",
+        "self.has_moved = self._share",
+        "words that move in all rounds but the last count as standing still",
+        ("lda_exact::whether_words_have_moved_is_of_all_rounds_since_it_was_asked",),
+    ),
+    Mutation(
+        "models/topics/chain.py",
+        "has_moved, self._pass.has_moved = self._pass.has_moved, False",
+        "has_moved = self._pass.has_moved",
+        "words that have moved once move for ever",
+        ("lda_exact::whether_words_have_moved_is_of_all_rounds_since_it_was_asked",),
+    ),
+    Mutation(
+        "models/topics/gibbs_jax.py",
         "is_counted = (number >= burn_in).astype(jnp.int32)",
         "is_counted = (number >= 0).astype(jnp.int32)",
         "sweeps of the burn-in are counted, in JAX",

@@ -135,6 +135,10 @@ def run(
         settings = {"topics": numbers[0], **settings}
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
+    if overwrite and resume is not None:
+        raise ValueError("--overwrite replaces a run and --resume continues it: give one of them.")
+    if no_skip and resume is None:
+        raise ValueError("--no-skip is for --resume FOLDER, which is not given.")
     from fokker.cli.lda_sweep import Sweep, start_sweep
     from fokker.models.topics.together import of_all, own_folder
     from fokker.run.processes import by_first, together
@@ -162,6 +166,8 @@ def run(
                         f"{'--forever' if forever else 'standard input'}."
                     )
                 )
+            if no_skip:
+                raise of_all(ValueError("--no-skip is for a single run: those of several topics read anew."))
             settings.pop("topics", None)
             sweep = Sweep(
                 numbers,

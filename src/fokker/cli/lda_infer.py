@@ -8,7 +8,7 @@ import typer
 
 from fokker._core.digits import percent
 from fokker.cli.console import show, show_error
-from fokker.cli.flags import translated
+from fokker.cli.flags import CommandError, translated
 from fokker.cli.lda_options import option
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def infer(
     from fokker.run.progress import Progress
 
     if not text:
+        if format is not None or key is not None:
+            raise CommandError("--format and --key are of TEXT…, which is not given: leave them out.")
         out = out or _folder_of_run(model) / _ALL_MIXTURES
     if out is not None:
         _check_name(out)

@@ -158,6 +158,7 @@ def _prepared(sweep: Sweep, folder: Path, stored: Sweep | None, resume: bool, ov
                 reading=stored.reading | sweep.reading,
                 settings=stored.settings | sweep.settings,
                 passes=stored.passes if sweep.passes == "default" else sweep.passes,
+                mixtures=stored.mixtures and sweep.mixtures,
             )
         sweep.check_same(stored, folder)
         sweep = dataclasses.replace(sweep, topics=tuple(sorted({*stored.topics, *sweep.topics})))

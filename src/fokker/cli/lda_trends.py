@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _PER = "words: the share of a topic in all words of a group; documents: the mean of its shares."
 _NO_SAMPLING = "Intervals of these documents alone, without the sampling of documents."
-_WRITTEN = "Use the mixtures that the run has written: quick, but intervals are without the posterior."
+_WRITTEN = (
+    "Use the mixtures that the run has written: quick, but shares are --per documents, and intervals are "
+    "without the posterior."
+)
 
 
 # Typer takes a `Literal` in its newer releases alone.

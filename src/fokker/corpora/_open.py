@@ -117,6 +117,7 @@ def open_corpus(
       regular expression.
     - `bigrams`: replace two words that follow each other by one, such as "new_york", where the vocabulary has
       it; a vocabulary that is learned then has such pairs.
+      Of counts, which have no text, `key`, `pattern` and `bigrams` change nothing.
     - `minimum_tokens`: documents with fewer known words are skipped.
     - `learn_from`: see `vocabulary`.
     - `repeat`: start again at the end, without limit.

@@ -1,5 +1,6 @@
 """Checks of settings, one for each kind of value: they return it as a plain Python value, or raise."""
 
+import dataclasses
 import math
 import numbers
 from collections.abc import Callable, Sequence
@@ -70,4 +71,26 @@ def anything(name: str, value: T) -> T:
     return value
 
 
-__all__ = ["Check", "anything", "is_number", "one_of", "optional", "positive", "whole", "within"]
+def refuse_ignored(settings: Any, names: Sequence[str], reason: str) -> None:
+    """Raise for settings of a dataclass that others leave without effect, unless they have their default.
+
+    None, 0 and False may stay too: they ask for nothing. `reason`: what follows the name and the value.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    for name in names:
+        value = getattr(settings, name)
+        if value and value != defaults[name]:
+            raise ValueError(f"{name}={value!r} {reason}")
+
+
+__all__ = [
+    "Check",
+    "anything",
+    "is_number",
+    "one_of",
+    "optional",
+    "positive",
+    "refuse_ignored",
+    "whole",
+    "within",
+]

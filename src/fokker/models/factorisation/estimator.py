@@ -20,6 +20,7 @@ from fokker.models.factorisation.implicit import Ranking, as_rated, for_new_user
 from fokker.models.factorisation.inputs import (
     as_counts,
     as_ratings,
+    check_alone,
     lookups,
     ratings_of_new,
     row_numbers,
@@ -35,7 +36,7 @@ from fokker.models.factorisation.predict import (
     rmse,
     summarise,
 )
-from fokker.models.factorisation.settings import PASSES, check_settings, refuse_for_scores
+from fokker.models.factorisation.settings import PASSES, check_for_fit, check_settings, refuse_for_scores
 from fokker.models.factorisation.stored import (
     draws_state,
     features_state,
@@ -79,12 +80,13 @@ class Factorisation(Estimator):
             the noise are drawn given the rows.
         prior: of μ and Λ: "normal-wishart", or "normal-gamma" for a diagonal Λ.
         noise_by_user: whether each user has a precision τ_u, Gamma with shape and rate learned, or all
-            users have the same.
+            users have the same; None is True for ratings, and with `confidence` it is one for all.
         confidence: for counts of what was chosen in place of ratings: a pair that was seen n times has the
             weight 1 + confidence·n, and every other pair the weight 1 (Hu et al. 2008); 1 is a good start.
         passes: over the ratings; None is 100 for "gibbs" and 300 for the others.
         burn_in: passes before the first draw; None is a third of them.
-        draws: how many are stored, equally spaced.
+        draws: how many are stored, equally spaced: up to twice as many where the passes after `burn_in` are
+            no multiple of them, and at most one per pass.
         batch_size: ratings per step; None is an eightieth of all. This and what follows are for minibatches.
         step_size: of all rows, which have a mass each in proportion to the precision of their posterior,
             judged by their number of ratings; None is 0.1.
@@ -110,7 +112,7 @@ class Factorisation(Estimator):
     _: KW_ONLY
     sampler: str = "gibbs"
     prior: str = "normal-wishart"
-    noise_by_user: bool = True
+    noise_by_user: bool | None = None
     confidence: float | None = None
     passes: int | None = None
     burn_in: int | None = None
@@ -161,7 +163,7 @@ class Factorisation(Estimator):
         Returns:
             The estimator itself.
         """
-        check_settings(self)
+        check_for_fit(self)
         self._seed = new_seed(self.random_state)
         self.__dict__.pop("draws_", None)
         if self.confidence is None:
@@ -308,6 +310,7 @@ class Factorisation(Estimator):
                 "with confidence there is no error of ratings: ranking(test) has recall and NDCG."
             )
         if isinstance(ratings, Ratings):
+            check_alone(items, values)
             values = ratings.values
         return rmse(self.predict(ratings, items), np.asarray(values, float))
 

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fokker.datasets.ratings import Ratings
+from fokker.models.columns import deviations
 from fokker.rows.column import is_number, listed
 
 
@@ -153,8 +154,7 @@ def _fitted(
     fitted: Float[np.ndarray, "n p"], values: Float[np.ndarray, "m p"], columns: tuple[str, ...], what: str
 ) -> Features:
     """The coordinates of the rows that are `fitted`, which are some of all `values`."""
-    # By the deviation: of numbers whose squares are zero it is zero too.
-    constant = [name for name, x in zip(columns, values.std(0) == 0, strict=True) if x]
+    constant = [name for name, x in zip(columns, deviations(values) == 0, strict=True) if x]
     if constant:
         raise ValueError(
             f"the column {constant[0]!r} of {what}_features has the same value in all rows, which tells "
@@ -162,7 +162,8 @@ def _fitted(
         )
     # A column that differs in rows without ratings alone, as a kind of items that is new, has a link with its
     # prior: it makes these rows less certain.
-    scale = np.where(fitted.std(0) > 0, fitted.std(0), values.std(0))
+    scale = deviations(fitted)
+    scale = np.where(scale > 0, scale, deviations(values))
     standard = (fitted - fitted.mean(0)) / scale
     squares, axes = np.linalg.eigh(standard.T @ standard)
     return Features(columns, fitted.mean(0), scale, axes, np.maximum(squares, 0.0))

@@ -27,7 +27,7 @@ def new_chain(model: "Factorisation", ratings: Ratings, covariates: Mapping[str,
     """The chain of ratings, or with `confidence` of counts."""
     settings: dict[str, Any] = {"prior": model.prior, "seed": model._seed, "covariates": covariates}
     if model.confidence is None:
-        return FactorChain(ratings, model.factors, noise_by_user=model.noise_by_user, **settings)
+        return FactorChain(ratings, model.factors, noise_by_user=model.noise_by_user is not False, **settings)
     return ImplicitChain(ratings, model.factors, confidence=model.confidence, **settings)
 
 

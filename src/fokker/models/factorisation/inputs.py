@@ -48,11 +48,16 @@ def as_counts(counts: Ratings | ArrayLike, items: ArrayLike | None, values: Arra
     return replace(given, users=rows, items=columns, values=totals)
 
 
+def check_alone(*others: ArrayLike | None) -> None:
+    """Raise for what comes with a `Ratings`, which has its own."""
+    if any(x is not None for x in others):
+        raise ValueError("give a Ratings alone, or users, items and values.")
+
+
 def _with_numbers(ratings: Ratings | ArrayLike, items: ArrayLike | None, values: ArrayLike | None) -> Ratings:
     """A `Ratings` as it is, or one that is made of three sequences."""
     if isinstance(ratings, Ratings):
-        if items is not None or values is not None:
-            raise ValueError("give a Ratings alone, or users, items and values.")
+        check_alone(items, values)
         made = ratings
     else:
         users, items, numbers = np.asarray(ratings), np.asarray(items), finite_numbers(values, "values")
@@ -143,6 +148,7 @@ def row_numbers(
 ) -> tuple[np.ndarray, ...]:
     """Row numbers of users and items: by identifiers, or those of all ratings of another `Ratings`."""
     if isinstance(users, Ratings):
+        check_alone(items)
         ratings, names = users, (users.user_names, users.item_names)
         if all(np.array_equal(a, lookup.names) for a, lookup in zip(names, known, strict=True)):
             return ratings.users, ratings.items

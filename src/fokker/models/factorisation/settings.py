@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fokker.models.checks import one_of, optional, positive, whole
+from fokker.models.checks import one_of, optional, positive, refuse_ignored, whole
 from fokker.models.factorisation.hyperparameters import PRIORS
 
 if TYPE_CHECKING:
@@ -24,13 +24,9 @@ def check_settings(model: "Factorisation") -> None:
         optional(positive)(name, getattr(model, name))
     one_of(tuple(PASSES))("sampler", model.sampler)
     one_of(PRIORS)("prior", model.prior)
-    for name in _MINIBATCHES:
-        value = getattr(model, name)
-        if model.sampler == "gibbs" and value is not None:
-            raise ValueError(
-                f"{name}={value!r} is for minibatches, which sampler='gibbs' does not take: leave it "
-                "out, or give sampler='sgnht'."
-            )
+    if model.sampler == "gibbs":
+        reason = "is for minibatches, which sampler='gibbs' does not take"
+        refuse_ignored(model, _MINIBATCHES, f"{reason}: leave it out, or give sampler='sgnht'.")
     if model.confidence is not None and model.sampler != "gibbs":
         raise ValueError(
             f"confidence={model.confidence:g} is for sampler='gibbs': its data are all pairs, of which "
@@ -41,6 +37,17 @@ def check_settings(model: "Factorisation") -> None:
             f"burn_in={model.burn_in} of passes={model.num_passes} leaves no pass for draws: give fewer "
             f"than {model.num_passes}."
         )
+
+
+def check_for_fit(model: "Factorisation") -> None:
+    """Also raise for what would be ignored: in `fit` alone, because stored models may have it."""
+    check_settings(model)
+    if model.sampler != "sgnht":
+        reason = f"is of sampler='sgnht', and sampler={model.sampler!r} has no thermostat: leave it out."
+        refuse_ignored(model, ("thermostat_mass",), reason)
+    if model.confidence is not None:
+        reason = f"is for ratings, and confidence={model.confidence:g} for counts, which have one noise"
+        refuse_ignored(model, ("noise_by_user",), f"{reason} for all users: leave one of them out.")
 
 
 def refuse_for_scores(model: "Factorisation", **arguments: object) -> None:

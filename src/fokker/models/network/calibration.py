@@ -56,6 +56,10 @@ def held_out(
     if calibration > len(rows):
         raise ValueError(f"calibration={calibration} folds need as many rows; there are {len(rows)}.")
     number = int(calibration * len(rows)) if calibration < 1 else 0
+    if 0 < calibration < 1 and not number:
+        raise ValueError(
+            f"calibration={calibration:g} of {len(rows)} rows is none of them: give a larger share, or folds."
+        )
     if not number:
         return rows, targets, None
     order = np.random.default_rng(seed).permutation(len(rows))
@@ -67,8 +71,7 @@ def calibrated(net: "Network") -> Calibration:
     """The calibration of a network that has its draws."""
     if net._held_out is not None:
         rows, labels = net._held_out
-        net.sharpness_, net.label_noise_ = Calibration()  # of an earlier fit
-        return fitted_calibration(net.predict_proba(rows), labels)
+        return fitted_calibration(net._probabilities(rows), labels)
     folds = int(chosen_calibration(net, len(net._data["x"])))
     if folds < 2 or net.stopped_ is not None:
         return Calibration()

@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
-from fokker.integrators.noise import check_noise
-from fokker.models.checks import optional, positive, whole, within
+from fokker.models.columns import deviations
 from fokker.models.estimator import (
     RandomState,
     joined_labels,
@@ -24,7 +23,7 @@ from fokker.models.estimator import (
     split_labels,
 )
 from fokker.models.network import inputs
-from fokker.models.network.calibration import calibrated, check_calibration, held_out
+from fokker.models.network.calibration import calibrated, held_out
 from fokker.models.network.networks import (
     check_draws,
     check_outputs,
@@ -33,7 +32,8 @@ from fokker.models.network.networks import (
     perceptron_shapes,
     perceptron_sizes,
 )
-from fokker.models.network.posterior import Prior, Sampled, check_likelihood, prior_scales, sampled_leaves
+from fokker.models.network.parameters import check_classes, check_parameters, check_unchanged, of_the_start
+from fokker.models.network.posterior import Prior, Sampled, prior_scales, sampled_leaves
 from fokker.models.network.predictor import Predictor
 from fokker.models.network.settings import StepSettings
 from fokker.models.network.stored import restored_weights, weights_state
@@ -156,8 +156,8 @@ class Network(Predictor):
         return self._fit(X, y, None)
 
     def _fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None) -> Self:
-        self._check_settings()
-        self._seed = new_seed(self.random_state)
+        check_parameters(self)
+        self._seed, self._started_with = new_seed(self.random_state), of_the_start(self)
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
@@ -197,13 +197,16 @@ class Network(Predictor):
             The estimator itself.
         """
         if not self.__sklearn_is_fitted__():
+            check_classes(self, classes)
             return self._fit(X, y, classes)
         if not hasattr(self, "_positions"):
             raise ValueError(
                 "partial_fit needs the rows of the fits before, which the file of save does not have: call "
                 "fit with all rows, old and new, or store the network by pickle, which has them."
             )
-        self._check_settings()
+        check_parameters(self)
+        check_unchanged(self)
+        check_classes(self, classes, getattr(self, "classes_", np.empty(0)).tolist())
         rows = self._rows(X)
         targets = self._targets(y, len(rows))
         self._data = {
@@ -241,26 +244,6 @@ class Network(Predictor):
         self.sharpness_, self.label_noise_ = calibrated(self)
         return self
 
-    def _check_settings(self) -> None:
-        check_likelihood(self.likelihood)
-        self._step_settings().check()
-        check_noise(self.noise)
-        for name in ("draws", "chains", "cycles"):
-            whole(1)(name, getattr(self, name))
-        optional(whole(1))("batch_size", self.batch_size)
-        for name in ("passes", "burn_in_passes", "warm_start_passes"):
-            check = within(0, np.inf, "a number of passes over the data, at least 0")
-            optional(check)(name, getattr(self, name))
-        if self.passes == 0:
-            raise ValueError("passes must be above 0: without a pass over the data there are no draws.")
-        check_calibration(self.calibration)
-        if self.calibration and self.likelihood != "categorical":
-            raise ValueError("calibration is of the probabilities of classes: leave it out in a regression.")
-        if self.noise_scale is not None:
-            if self.likelihood != "gaussian":
-                raise ValueError("noise_scale is for likelihood='gaussian': leave it out.")
-            positive("noise_scale", self.noise_scale)
-
     def _step_settings(self) -> StepSettings:
         return StepSettings(
             self.sampler, self.learning_rate, self.momentum, self.schedule, self.cycles, self.noise
@@ -285,7 +268,7 @@ class Network(Predictor):
             return inputs.class_numbers(labels, self.classes_)
         targets = inputs.checked_targets(y, rows)
         self._is_vector = np.ndim(y) == 2
-        scale = targets.std(0)
+        scale = deviations(targets)
         self._location, self._scale = targets.mean(0), np.where(scale > 0, scale, 1.0)
         self._targets_per_row = targets.shape[1]
         self._outputs = targets.shape[1] * (2 if self.likelihood == "heteroscedastic" else 1)

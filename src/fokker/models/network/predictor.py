@@ -69,11 +69,15 @@ class Predictor(Estimator):
             to the power of `sharpness_`, normalised, and with a share `label_noise_` at random.
         """
         self._needs("categorical", "predict_proba")
-        rows, parts = self._outputs_by_rows(X)
-        probabilities = np.empty((rows, len(self.classes_)))
-        for place, values in parts:
+        return Calibration(self.sharpness_, self.label_noise_).of(self._probabilities(self._rows(X)))
+
+    def _probabilities(self, rows: np.ndarray) -> np.ndarray:
+        """Those averaged over the draws, before calibration, for rows that were checked."""
+        predictive = Predictive(self._posterior.log_likelihood(self._fixed))
+        probabilities = np.empty((len(rows), len(self.classes_)))
+        for place, values in by_rows(predictive, self.draws_, rows):
             probabilities[place] = values.mean(0, dtype=float)
-        return Calibration(self.sharpness_, self.label_noise_).of(probabilities)
+        return probabilities
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """The most probable classes; in a regression E[y | x].

@@ -19,11 +19,10 @@ from fokker.models.topics.document_prior import DocumentPrior
 from fokker.models.topics.exact import PassCounts
 from fokker.models.topics.learned_prior import LearnedPrior
 from fokker.models.topics.samplers import make_topics
-from fokker.models.topics.settings import Settings
+from fokker.models.topics.settings import WITH_MOMENTUM, Settings
 from fokker.models.topics.share import Share
 from fokker.models.topics.start import CHAINS, first_topics
 from fokker.models.topics.step_size import DECAY_POWER, Schedule, automatic_settings, decaying
-from fokker.models.topics.theta import WITH_MOMENTUM
 from fokker.models.topics.word_prior import WordPrior
 
 # The arrays of a `TopicChain.state` whose last axis runs over the topics of a share.

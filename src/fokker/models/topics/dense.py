@@ -11,7 +11,8 @@ from fokker._core.random import fold_in
 from fokker.models.topics._checks import NotFiniteError, check_friction
 from fokker.models.topics._sums import column_sums
 from fokker.models.topics.potential import INIT_FOLD, Counts, advance
-from fokker.models.topics.theta import WITH_MOMENTUM, Topics
+from fokker.models.topics.settings import WITH_MOMENTUM
+from fokker.models.topics.theta import Topics
 
 
 class DenseTopics(Topics):

@@ -188,6 +188,7 @@ class LDA(_Parameters, LearnedTopics):
         optional(whole(1))("passes", self.passes)
         within(0, 1, "from 0 to below 1")("validation_fraction", self.validation_fraction)
         self._seed = new_seed(self.random_state)
+        self._settings().check_for_start()
         self._training = self._new_training()
         self._passes_made = 0
         # |S| of partial_fit: the documents of fit count once, whatever the passes.

@@ -55,6 +55,8 @@ def run_trends(
     Returns:
         The prevalence with its intervals, as table, plot and CSV.
     """
+    if id is not None and metadata is None:
+        raise ValueError(f"id={id!r} is a column of metadata=…, which is not given: leave it out.")
     model, reading = Model.load(folder), stored_reading(folder)
     words = tuple(tuple(model.vocabulary.words[w] for w in topic) for topic in top_words(model.mean, _WORDS))
     if written and per == "words":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fokker.models.checks import one_of, optional, positive, whole, within
+from fokker.models.checks import one_of, optional, positive, refuse_ignored, whole, within
 from fokker.models.declared import declared_in, setting
 from fokker.models.topics.seeds import read_seeds, seed_columns
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("numba", "jax")
 SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
+# Those whose steps have a friction.
+WITH_MOMENTUM = ("sghmc", "sgrhmc")
 # How γ may be learned: one number for all topics, one per topic, or one per topic with only as many topics in
 # use as the documents need. And every γ_k before any data.
 LEARNED_GAMMA = ("symmetric", "asymmetric", "hdp")
@@ -239,6 +241,14 @@ class Settings:
         if isinstance(self.total, int):
             return self.total
         return distinct if self.total is None else min(distinct, trained)
+
+    def check_for_start(self) -> None:
+        """Raise for what would be ignored: of a new chain alone, because stored ones may have it."""
+        if self.sampler not in WITH_MOMENTUM:
+            reason = f"is of {' and '.join(WITH_MOMENTUM)}, and sampler={self.sampler!r} has none"
+            refuse_ignored(self, ("friction",), f"{reason}: leave it out.")
+        if self.seed_words is None:
+            refuse_ignored(self, ("seed_weight",), "is of seed_words=…, which are not given: leave it out.")
 
     def to_json(self) -> dict[str, Any]:
         """The settings by name, as JSON types."""

@@ -43,6 +43,12 @@ def start_run(
     `passes`: None for no limit, "default" for `default_passes`. `mixtures`: whether to write the mixtures
     of the last pass.
     """
+    settings.check_for_start()
+    if num_passes(reading, 1 if passes == "default" else passes) is None and settings.exact_passes:
+        raise ValueError(
+            f"exact_passes={settings.exact_passes} are the last passes, and a run without end has none: "
+            "leave it out, or give a number of passes."
+        )
     check_readable_by_all(reading)
     by_first(lambda: _prepare_folder(folder, overwrite))
     check_same({**dataclasses.asdict(reading), **settings.to_json(), "threads": None, "passes": passes})

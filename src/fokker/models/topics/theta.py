@@ -10,9 +10,6 @@ from jaxtyping import Array, Key
 from fokker.models.topics._sums import column_sums
 from fokker.models.topics.share import Share
 
-# Samplers whose steps have a friction.
-WITH_MOMENTUM = ("sghmc", "sgrhmc")
-
 
 class Topics(ABC):
     """θ with a sampler that moves it given expected counts.
