@@ -1,4 +1,4 @@
-"""What every verdict rests on, by ArviZ 0.x or 1.x: each against a value that is known without either."""
+"""What every verdict rests on, by ArviZ's functions: each against a value that is known without them."""
 
 import numpy as np
 import pytest
@@ -80,8 +80,9 @@ def test_two_processes_that_import_arviz_at_once_both_have_it(monkeypatch):
         return right(name)
 
     monkeypatch.setattr(statistics.importlib, "import_module", imported)
-    assert effective_sample_size(np.random.default_rng(0).normal(size=(2, 50))) > 10
+    draws = {"posterior": {"x": np.zeros((2, 50))}}
+    assert inference_data(draws).posterior["x"].shape == (2, 50)
     calls.clear()
     monkeypatch.setattr(statistics, "_IMPORTS", 2)
     with pytest.raises(FileNotFoundError, match="daily_warning"):  # not for ever
-        split_r_hat(np.zeros((2, 50)))
+        inference_data(draws)

@@ -229,9 +229,9 @@ MUTATIONS = [
     ),
     Mutation(
         "_core/statistics.py",
-        'return "Shape validation failed" not in record.getMessage()',
-        "return True",
-        "ArviZ's log of a single chain is shown",
-        ("verdict::one_chain_is_judged_without_a_word_of_the_library_that_computes",),
+        'tail="right"',
+        'tail="left"',
+        "Pareto's k of the smallest values",
+        ("statistics::pareto_k_of_a_tail_is_its_index_whatever_the_unit",),
     ),
 ]

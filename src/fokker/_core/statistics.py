@@ -1,21 +1,26 @@
-"""Effective draws, R-hat and tails, by ArviZ: 0.x, whose data are InferenceData, or 1.x, with DataTree."""
+"""Effective draws, R-hat and tails, by ArviZ's functions of arrays; draws as ArviZ holds them.
+
+The functions are those of arviz-stats, which are the same with ArviZ 0.x and 1.x, and need neither its figures nor its
+data structures: importing all of ArviZ 0.x takes longer than most summaries.
+"""
 
 import contextlib
 import importlib
-import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Float
 
 from fokker._core.labels import NO_LABELS, Labels
 
 # How often the import of ArviZ is tried.
 _IMPORTS = 5
+# The quantiles whose indicators have the tail's effective draws.
+_TAILS = (0.05, 0.95)
 
 
 def _arviz() -> Any:
@@ -38,42 +43,27 @@ def _is_new(arviz: ModuleType) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the warnings of more chains than draws, of a single chain, and of constant ones.
+def _array_statistics() -> Iterator[Any]:
+    """ArviZ's functions of arrays, without warnings of few draws, of a single chain, and of constant ones."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        from arviz_stats.base import array_stats
 
-    ArviZ 0.23 logs "Shape validation failed" for every single chain.
-    """
-
-    def is_other(record: logging.LogRecord) -> bool:
-        return "Shape validation failed" not in record.getMessage()
-
-    # ArviZ 0.x has a logger of its own, which `logging.getLogger` does not know.
-    logger = getattr(_arviz(), "_log", logging.getLogger("arviz"))
-    logger.addFilter(is_other)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.removeFilter(is_other)
-
-
-def _of_each(
-    function: Callable[..., PyTree[Array]], draws: Float[np.ndarray, "c n ..."], **options: object
-) -> np.ndarray:
-    with _quiet():
-        data = _arviz().convert_to_dataset({"x": np.asarray(draws, float)})
-        return np.asarray(function(data, **options)["x"], float)
+        yield array_stats
 
 
 def effective_sample_size(draws: Float[np.ndarray, "c n ..."], method: str = "bulk") -> np.ndarray:
     """The effective number of draws of each series; the first axes are chain and draw."""
-    return _of_each(_arviz().ess, draws, method=method)
+    prob = _TAILS if method == "tail" else None
+    with _array_statistics() as statistics:
+        draws = np.asarray(draws, float)
+        return np.asarray(statistics.ess(draws, chain_axis=0, draw_axis=1, method=method, prob=prob), float)
 
 
 def split_r_hat(draws: Float[np.ndarray, "c n ..."]) -> np.ndarray:
     """Split R-hat of each series."""
-    return _of_each(_arviz().rhat, draws)
+    with _array_statistics() as statistics:
+        return np.asarray(statistics.rhat(np.asarray(draws, float), chain_axis=0, draw_axis=1), float)
 
 
 def pareto_k(values: Float[np.ndarray, " n"]) -> float:
@@ -81,15 +71,9 @@ def pareto_k(values: Float[np.ndarray, " n"]) -> float:
 
     Infinite where the largest are all the same, which says nothing about a tail.
     """
-    arviz = _arviz()
-    with _quiet():
-        if not _is_new(arviz):
-            return float(arviz.psislw(np.log(np.maximum(values, 1e-300)))[1])
-        from arviz_stats.base import array_stats
-
-        # Not its `psislw`, which takes the logarithms of inverse weights, where that of 0.x takes weights.
+    with _array_statistics() as statistics:
         try:
-            return float(array_stats.pareto_khat(values, chain_axis=None, r_eff=1, tail="right"))
+            return float(statistics.pareto_khat(values, chain_axis=None, r_eff=1, tail="right"))
         except ValueError:  # "All tail values are the same"
             return math.inf
 
@@ -125,12 +109,5 @@ def inference_data(
 
 def autocorrelation(draws: Float[np.ndarray, "c n"], lags: Sequence[int]) -> Float[np.ndarray, "c l"]:
     """The autocorrelation of each chain at these lags; NaN where it is constant or not finite."""
-    arviz = _arviz()
-    if _is_new(arviz):
-        from arviz_stats.base import array_stats
-
-        compute = array_stats.autocorr
-    else:
-        compute = arviz.autocorr
-    with _quiet(), np.errstate(all="ignore"):
-        return np.asarray(compute(np.asarray(draws, float), axis=1))[:, list(lags)]
+    with _array_statistics() as statistics:
+        return np.asarray(statistics.autocorr(np.asarray(draws, float), axis=1))[:, list(lags)]
