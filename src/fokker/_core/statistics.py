@@ -1,7 +1,7 @@
 """Effective draws, R-hat and tails, by ArviZ's functions of arrays; draws as ArviZ holds them.
 
-The functions are those of arviz-stats, which are the same with ArviZ 0.x and 1.x, and need neither its figures nor its
-data structures: importing all of ArviZ 0.x takes longer than most summaries.
+The functions are those of arviz-stats, which are the same with ArviZ 0.x and 1.x, and need neither its
+figures nor its data structures: importing all of ArviZ 0.x takes longer than most summaries.
 """
 
 import contextlib
