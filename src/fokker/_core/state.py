@@ -49,6 +49,11 @@ def dimension(tree: PyTree[Array]) -> int:
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
 
 
+def size_in_bytes(tree: PyTree[Array]) -> int:
+    """The memory of `tree`, whose leaves may be arrays or shapes."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
 def _ordered_leaves(tree: PyTree[Any], order: Sequence[str] | None = None) -> list[Any]:
     if isinstance(tree, Mapping) and tree:
         names = variable_names(tree) if order is None else order
@@ -60,6 +65,16 @@ def ravel(tree: PyTree[Array], order: Sequence[str] | None = None) -> Array:
     """`tree` as one vector, variables in the given order, by default that of `variable_names`."""
     leaves = [jnp.ravel(leaf) for leaf in _ordered_leaves(tree, order)]
     return jnp.concatenate(leaves) if leaves else jnp.zeros(0)
+
+
+# Compiled, with one program for all leaves.
+ravel_each = jax.jit(jax.vmap(ravel))
+ravel_each_draw = jax.jit(jax.vmap(jax.vmap(ravel)))
+
+
+def shapes_of_first(tree: PyTree[Array]) -> PyTree[jax.ShapeDtypeStruct]:
+    """The shapes of `tree` without the first axis, such as those of one chain; nothing is computed."""
+    return jax.eval_shape(lambda tree: jax.tree.map(lambda x: x[0], tree), tree)
 
 
 def unravel(vector: Array, like: PyTree[Array], order: Sequence[str] | None = None) -> PyTree[Array]:

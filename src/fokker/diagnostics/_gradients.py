@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PyTree
 
 from fokker._core.count import Count
 from fokker._core.draws import at_draws, scalars_per_draw, shape_of_draws
-from fokker._core.state import ravel, unravel
+from fokker._core.state import ravel_each, ravel_each_draw, shapes_of_first, unravel
 from fokker.batches import Batches, BlockBatches
 from fokker.rows.readers import in_large_pieces
 from fokker.targets.target import TargetWithData
@@ -78,7 +78,7 @@ class Gradients(NamedTuple):
     at_centre: PyTree[Array] | None
 
     @classmethod
-    def around(cls, target: Any, centre: PyTree[Array], rows: int | None) -> "Gradients":
+    def around(cls, target: Any, centre: PyTree[Array] | None, rows: int | None) -> "Gradients":
         """With the gradient at the centre, where it is needed."""
         if rows is None:
             return cls(target, None, None, None)
@@ -102,11 +102,11 @@ class Potential:
         chains, places = shape_of_draws(positions)
         self._total = chains * places
         flat = jax.tree.map(lambda x: x.reshape(self._total, *x.shape[2:]), positions)
-        self._like = jax.tree.map(lambda x: x[0], flat)
+        self._like = shapes_of_first(flat)
         self._keys = jax.random.split(jax.random.key(0), self._total)
         rows = affordable_rows(target, 2 * self._total, scalars_per_draw(positions), most)
-        centre = jax.tree.map(lambda x: jnp.mean(x, axis=0), flat)
         self.is_exact = rows is None
+        centre = None if rows is None else jax.tree.map(lambda x: jnp.mean(x, axis=0), flat)
         self._estimate = Gradients.around(target, centre, rows)
         values, gradients = self._evaluated(flat)
         self.values = values.reshape(chains, places)
@@ -114,7 +114,7 @@ class Potential:
 
     def _evaluated(self, positions: PyTree[Array]) -> tuple[np.ndarray, np.ndarray]:
         values, gradients = _values_and_gradients(self._estimate, positions, self._keys)
-        return np.asarray(values, float), np.asarray(jax.vmap(ravel)(gradients), float)
+        return np.asarray(values, float), np.asarray(ravel_each(gradients), float)
 
     def at(self, vectors: Float[np.ndarray, "m d"]) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U at up to as many vectors as there are positions, by the program compiled for these."""
@@ -185,4 +185,4 @@ def _minibatch_potential(theta: PyTree[Array], target: Any, batch: Any) -> Array
 
 def as_vectors(positions: PyTree[Array]) -> Float[np.ndarray, "c n d"]:
     """Each position, chain × place, as a vector."""
-    return np.asarray(jax.vmap(jax.vmap(ravel))(positions), float)
+    return np.asarray(ravel_each_draw(positions), float)

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fokker._core.digits import with_error
 from fokker._core.labels import named_leaves
 from fokker._core.rounding import is_half
-from fokker._core.state import ravel
+from fokker._core.state import ravel, shapes_of_first
 from fokker.batches import StreamBatches
 from fokker.diagnostics._boundary import Boundary, find_boundary
 from fokker.diagnostics._findings import Cause, Finding, Grade, care_or_bad
@@ -89,7 +88,7 @@ def why_not_compared(trace: "Trace", target: Target | None, has_many: bool) -> s
         return "the target of this sampler is not known: give it to fk.sample"
     if not trace.settings.get("temperature", 1.0) > 0:
         return "at temperature 0 there is no distribution to compare with"
-    if not has_gradient(target, jax.tree.map(lambda x: jnp.asarray(x[0, 0]), trace.positions)):
+    if not has_gradient(target, shapes_of_first(shapes_of_first(trace.positions))):
         return "the density has no gradient"
     if has_many and walls_of(trace.origin.sampler, trace.positions) is not None:
         return "random directions over many parameters cross the walls of the target"

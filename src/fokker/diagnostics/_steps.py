@@ -72,7 +72,9 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     """Whether minibatches add noise that is not corrected for."""
     assert trace.origin is not None
     sampler = trace.origin.sampler
-    states = jax.tree.map(lambda x: x[np.asarray(trace.chains)], trace.state)
+    states = trace.state
+    if trace.losses:
+        states = jax.tree.map(lambda x: x[np.asarray(trace.chains)], states)
     share = gradient_noise_share(sampler, states, trace.origin.batches, positions=_recent_positions(trace))
     if share is None:
         return []

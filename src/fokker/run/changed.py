@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.precision import is_double
+from fokker._core.state import shapes_of_first
 from fokker.rows import is_source
 from fokker.run import trajectories
 from fokker.run.positions import Init, WarmedUp, forget_passed, given_positions
@@ -34,10 +35,9 @@ def forget_changed(target: Target | None, sampler: object, init: Init, keys: Key
     """
     try:
         if isinstance(init, WarmedUp):
-            position = jax.tree.map(lambda x: x[0], init.positions)
+            position = shapes_of_first(init.positions)
         else:
-            position = jax.tree.map(lambda x: x[0], given_positions(init, keys[:1]))
-            position = target.unconstrain(position) if isinstance(target, Target) else position
+            position = jax.eval_shape(lambda key: _first_position(init, key, target), keys[:1])
         changed = False
         if isinstance(target, Target) and target.may_change:
             changed |= _has_changed(density_of_row, target, position, _one_row(target))
@@ -49,6 +49,12 @@ def forget_changed(target: Target | None, sampler: object, init: Init, keys: Key
         jax.clear_caches()
         trajectories.forget_programs()
         forget_passed()
+
+
+def _first_position(init: Init, key: Key[Array, "1 3"], target: Target | None) -> PyTree[Array]:
+    """Where the first chain starts, in the coordinates that are sampled."""
+    position = jax.tree.map(lambda x: x[0], given_positions(init, key))
+    return target.unconstrain(position) if isinstance(target, Target) else position
 
 
 def _has_changed(function: Any, *arguments: Any) -> bool:

@@ -3,9 +3,8 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 from fokker._core.labels import named_leaves
 from fokker.targets.target import Target
@@ -26,19 +25,19 @@ def fixed_entries(target: Target | None, theta: PyTree[Any]) -> dict[str, np.nda
     if sum(leaf.size for leaf in jax.tree.leaves(theta)) > _MOST_SCALARS:
         return {}
     like = jax.eval_shape(target.unconstrain, theta)
-    first, *others = (_at_random(target, like, seed, scale) for seed, scale in enumerate(_SCALES))
-    masks = {
-        name: np.logical_and.reduce([np.asarray(x == other[name]) for other in others])
-        for name, x in first.items()
-    }
+    y = jax.tree.map(lambda *x: np.stack(x), *(_at_random(like, seed, x) for seed, x in enumerate(_SCALES)))
+    # Of its values alone: the data of the target are no part of the program.
+    some = named_leaves(jax.jit(jax.vmap(lambda y: target.constrain(y)))(y))
+    masks = {name: np.all(np.asarray(x) == np.asarray(x)[0], axis=0) for name, x in some.items()}
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
-def _at_random(target: Target, like: PyTree[Any], seed: int, scale: float) -> dict[str, Array]:
-    leaves, structure = jax.tree.flatten(like)
-    keys = jax.random.split(jax.random.key(seed), len(leaves))
-    y = [scale * jax.random.normal(key, x.shape, x.dtype) for key, x in zip(keys, leaves, strict=True)]
-    y = y if abs(scale) == 1 else [jnp.copysign(x, scale) for x in y]
-    # Of its values alone: the data of the target are no part of the program.
-    theta = jax.jit(lambda y: target.constrain(y))(jax.tree.unflatten(structure, y))
-    return {name: jnp.asarray(x) for name, x in named_leaves(theta).items()}
+def _at_random(like: PyTree[Any], seed: int, scale: float) -> PyTree[np.ndarray]:
+    """A y of these shapes, in the host's memory."""
+    rng = np.random.default_rng(seed)
+
+    def leaf(x: jax.ShapeDtypeStruct) -> np.ndarray:
+        y = scale * rng.standard_normal(x.shape)
+        return (y if abs(scale) == 1 else np.copysign(y, scale)).astype(x.dtype)
+
+    return jax.tree.map(leaf, like)

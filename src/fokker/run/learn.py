@@ -6,7 +6,7 @@ from functools import partial
 
 import jax
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
 from fokker._core.files import interpreting
 from fokker._core.random import fold_in
@@ -68,8 +68,13 @@ def _by_warm_up(plan: Plan) -> Ready:
     return Ready(plan, sampler, sampler, options.temperature, learned, positions, number)
 
 
+@jax.jit
+def _keys_of_warm_up(keys: Key[Array, "chains 3"]) -> Key[Array, " chains"]:
+    return jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
+
+
 def _warmed(plan: Plan, placed: Sampler, positions: PyTree[Array], number: int) -> Warmed:
-    keys = jax.vmap(lambda key: fold_in(key, 1))(plan.keys[:, 1])
+    keys = _keys_of_warm_up(plan.keys)
     warm_up = placed.warm_up
     if isinstance(placed, Corrected):
         warm_up = partial(warmed_up, placed, plan.devices)

@@ -16,7 +16,7 @@ from fokker._core.identity import identity_of
 from fokker._core.labels import check_variable_names, named_leaves
 from fokker._core.parts import sharded
 from fokker._core.rounding import lowered, raised
-from fokker._core.state import as_arrays, is_function, ravel
+from fokker._core.state import as_arrays, is_function, ravel_each
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
 from fokker.rows import span
@@ -67,6 +67,8 @@ class WarmedUp:
 
     def of(self, chains: int) -> PyTree[Array]:
         """Positions of `chains` chains: a second run may have more, or fewer, than were warmed up."""
+        if all(x.shape[0] == chains for x in jax.tree.leaves(self.positions)):
+            return self.positions
         return jax.tree.map(lambda x: x[np.arange(chains) % x.shape[0]], self.positions)
 
 
@@ -123,7 +125,7 @@ def check_chains(states: PyTree[Array], target: Target | None) -> None:
     potentials = np.asarray(point.potential)
     gradients = potentials[:, None]
     if point.gradient is not None:
-        gradients = np.asarray(jax.vmap(ravel)(point.gradient))
+        gradients = np.asarray(ravel_each(point.gradient))
     if np.isfinite(potentials).all() and np.isfinite(gradients).all():
         return
     for chain, (U, gradient) in enumerate(zip(potentials, gradients, strict=True)):
@@ -200,13 +202,13 @@ def checked_positions(
 
     in_blocks = placed if batch_size is None else placed.in_blocks(batch_size)
 
-    def check(chain: int) -> None:
+    def check(chain: int, computes: bool = True) -> None:
         position = _of(positions, chain)
         identity = identity_of((placed, target, position))
         if identity is not None and identity in _PASSED:
             return
         try:
-            _check(in_blocks, target, transform, position, keys[chain, 1])
+            _check(in_blocks, target, transform, position, keys[chain, 1], computes)
         except ValueError as error:
             if isinstance(init, list):
                 raise ValueError(
@@ -215,14 +217,16 @@ def checked_positions(
             if not differs(init):
                 raise
             raise ValueError(f"chain {chain + 1} of {number}, which has its own start: {error}") from error
-        _remember(identity)
+        if computes:
+            _remember(identity)
 
     by_all = differs(init) and number > 1
     shapes = jax.tree.map(lambda x: f"{x.shape} {x.dtype}", positions)
     # With a potential in its states, that and the gradient are checked for all chains.
     of_shapes = identity_of((placed, target, shapes)) if by_all and placed.holds_potential else None
     if of_shapes is None or of_shapes not in _PASSED:
-        check(0)  # first: its errors say more than those of a call for all chains at once
+        # First: its errors say more than those of a call for all chains at once, which has the value of U.
+        check(0, computes=not by_all or isinstance(target, TargetWithData))
         _remember(of_shapes)
     if by_all:
         checked_target = target if placed.wants_target else placed.own_dynamics
@@ -266,12 +270,17 @@ def _check(
     transform: Target | None,
     position: PyTree[Array],
     key: Key[Array, ""],
+    computes: bool,
 ) -> None:
+    """Raise where a chain cannot start; without `computes` U is traced alone, and may not be finite."""
     if transform is not None:
         transform.check(raised(position))
         position = lowered(transform.unconstrain(raised(position)), position)
     if target is not None and placed.wants_target:
-        target.validate(raised(position))
+        if computes:
+            target.validate(raised(position))
+        else:
+            jax.eval_shape(lambda theta: target.validate(raised(theta)), position)
     if not placed.holds_potential:
         try:
             placed.init(position, key=key)

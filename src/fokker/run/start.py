@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, PyTree
 
+from fokker._core.state import shapes_of_first, size_in_bytes
 from fokker.run.block import position_of
 from fokker.run.call import Origin
 from fokker.run.description import LEARNED
@@ -96,7 +97,7 @@ def start(ready: Ready) -> Started:
     call = plan.call.to_repeat(ready.sampler, options)
     origin = Origin(plan.target, placed, plan.batches, call, notes, one_start)
     if options.folder is None:
-        check_memory(plan.steps, sum(x.nbytes for x in jax.tree.leaves(_one(states).position)))
+        check_memory(plan.steps, size_in_bytes(shapes_of_first(states).position))
         return Started(ready, states, origin, None)
     return Started(ready, states, origin, _opened(ready, states, origin, options.folder))
 
@@ -109,7 +110,7 @@ def _opened(ready: Ready, states: PyTree[Array], origin: Origin, path: Path) -> 
     def open_folder() -> Checkpoint | None:
         text, arrays = ready.learned.written()
         arrays |= written_constants(plan.target.known_data() if isinstance(plan.target, Target) else {})
-        theta = jax.eval_shape(partial(position_of, placed), _one(states))
+        theta = jax.eval_shape(partial(position_of, placed), shapes_of_first(states))
         arrays |= written_fixed(theta, fixed_entries(placed.known_target, theta))
         starts = states.position if ready.starts is None else ready.starts
         description = {
@@ -130,8 +131,3 @@ def _opened(ready: Ready, states: PyTree[Array], origin: Origin, path: Path) -> 
 
     checkpoint = plan.devices.by_first(open_folder)
     return opened[0] if opened else RunFolder.follow(path, checkpoint)
-
-
-def _one(states: PyTree[Array]) -> PyTree[Array]:
-    """The state of the first chain."""
-    return jax.tree.map(lambda x: x[0], states)

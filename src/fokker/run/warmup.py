@@ -89,12 +89,12 @@ class _Chains:
         if self.kind is not None:
             sampler = dataclasses.replace(sampler, mass_matrix=identity(self.kind, x.size, x.dtype))
         # A placeholder: with "auto" in its place sampling would need another compilation.
-        self.sampler = sampler.with_step_size(jnp.ones((), x.dtype))
+        self.sampler = sampler.with_step_size(jnp.asarray(np.ones((), x.dtype)))
         self.keys, self.capacity, self.taken = keys, capacity, 0
         self.devices, self.stage = devices, stage
         self.states: SamplerState = start_chains(self.sampler, positions, keys)
         check_chains(self.states, self.sampler.own_target)
-        self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
+        self.step_sizes = jnp.asarray(np.ones(keys.shape[0], x.dtype))
         self.deviations = np.ones(x.size)
         if self.learns_scale and (gradient := self.states.memory.point.gradient) is not None:
             # Steep directions take short steps; a slope below 1 says nothing of how far a flat one extends.

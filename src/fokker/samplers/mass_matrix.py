@@ -67,7 +67,7 @@ def identity(kind: str, dimension: int, dtype: DTypeLike) -> MassMatrix:
     check_kind(kind)
     if kind == "dense":
         return Dense(jnp.eye(dimension, dtype=dtype))
-    ones = jnp.ones(dimension, dtype)
+    ones = jnp.asarray(np.ones(dimension, dtype))
     if kind == "low-rank":
         rank = min(_RANK, dimension)
         return LowRank(ones, jnp.eye(dimension, rank, dtype=dtype), jnp.ones(rank, dtype))
@@ -82,7 +82,7 @@ def check_kind(kind: object) -> None:
 
 def diagonal(kind: str, deviations: np.ndarray, dtype: DTypeLike) -> MassMatrix:
     """S = diag(σ), as the kind writes it."""
-    one, sigma = identity(kind, len(deviations), dtype), jnp.asarray(deviations, dtype)
+    one, sigma = identity(kind, len(deviations), dtype), jnp.asarray(np.asarray(deviations, dtype))
     return Dense(jnp.diag(sigma)) if isinstance(one, Dense) else dataclasses.replace(one, deviations=sigma)
 
 

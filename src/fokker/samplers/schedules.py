@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from fokker._core.count import Count, StepNumber
@@ -102,6 +103,8 @@ def check_step_size(step_size: StepSize) -> Any:
         raise ValueError(f"the step size is a number, a schedule or {AUTOMATIC!r}, not None.")
     step = step_size if callable(step_size) else as_arrays(step_size)
     first = step(StepNumber.of(0)) if callable(step) else step
-    if not isinstance(first, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(first) & (first > 0))):
+    if not isinstance(first, jax.core.Tracer) and not np.all(
+        np.isfinite(np.asarray(first)) & (np.asarray(first) > 0)
+    ):
         raise ValueError(f"the step size must be a positive number; {first} was given.")
     return step
