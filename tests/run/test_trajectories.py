@@ -1336,6 +1336,44 @@ def test_on_the_way_to_the_mass_of_a_normal_gradients_show_its_scales():
     np.testing.assert_allclose(found, [*sigma, 7.0], rtol=1e-10)
 
 
+def test_a_gradient_that_is_constant_but_for_rounding_says_nothing_of_the_scale():
+    along = np.linspace(5, 9, 40, dtype=np.float32).reshape(1, 40, 1)
+    gradients = np.full_like(along, 0.1) / np.float32(0.7)
+    gradients[0, ::2] = np.nextafter(gradients[0, 0, 0], np.float32(1))
+    assert np.var(gradients) > 0
+    np.testing.assert_allclose(mass_matrix.by_gradients(along, gradients, np.full(1, 7.0)), 7.0)
+
+
+@pytest.mark.parametrize(
+    ("factors", "searches"), [((1.0, 1.0), 0), ((30.0, 1.0), 0), ((30.0, 30.0), 1), ((0.01, 1.0), 1)]
+)
+def test_a_scale_that_changed_has_another_step_size(monkeypatch, factors, searches):
+    """A step size is in units of the scale, and about as long as the shortest deviation in them."""
+    chains, searched = settling(0.8, monkeypatch), []
+    chains.kind, chains.deviations, chains.measured = "diagonal", np.array([2.0, 0.5]), 50.0
+    monkeypatch.setattr(chains, "scale", lambda matrix: None, raising=False)
+    monkeypatch.setattr(chains, "find_first_step", lambda: searched.append(1), raising=False)
+    draws = np.random.default_rng(0).normal(size=(2, 500, 2)) * chains.deviations * np.array(factors)
+    chains.learn_scale(warmup.Window(500, "draws"), {"position": draws})
+    assert len(searched) == searches
+    assert chains.measured == (0.0 if searches else 50.0)
+    np.testing.assert_allclose(chains.deviations, [2 * factors[0], 0.5 * factors[1]], rtol=0.1)
+
+
+def test_a_short_warm_up_from_far_away_has_a_step_size_of_the_last_scale():
+    """The window before the last had the spread of the way here; its step size would take 127 steps each."""
+    trace = fk.sample(
+        fk.Density(lambda x: -jnp.sum(x**2) / 2),
+        fk.samplers.nuts(),
+        init=jnp.zeros(10).at[0].set(200.0),
+        steps=100,
+        warm_up=100,
+        seed=2,
+        progress=False,
+    )
+    assert np.mean(trace.sample_stats["num_integration_steps"]) < 15
+
+
 def test_a_window_leaves_the_average_step_size_and_not_the_last(monkeypatch):
     chains = object.__new__(warmup._Chains)
     chains.step_sizes, chains.states, chains.taken, chains.capacity = jnp.ones(2), None, 0, 5

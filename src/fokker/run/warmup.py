@@ -19,7 +19,7 @@ from fokker.run.step_search import StepSearch
 from fokker.run.trajectories import Steps, run_trajectories
 from fokker.samplers.contract import SamplerState, Warmed, chunk_length, start_chains
 from fokker.samplers.corrected import Corrected
-from fokker.samplers.mass_matrix import MassMatrix, by_gradients, diagonal, estimate, identity
+from fokker.samplers.mass_matrix import MassMatrix, by_gradients, diagonal, estimate, identity, spread
 
 # A share of the steps to reach the mass of the target, one for the last step size, and between them windows
 # that double in length, each with the covariance learned from the one before (Stan's plan).
@@ -33,6 +33,9 @@ _DOUBLINGS = 60
 # A step size is corrected for its acceptance rate by no less than the first at once, and by no more than the
 # second since the search: rare regions may need smaller steps than those visited.
 _CORRECTED = (0.5, 1.25)
+# The step size is searched for again where a new scale changes its unit by more, as chains on the way to the
+# mass of the target have another scale than there.
+_RESCALED = 2.0
 # Steps whose result is noted down together, for a kill in warm-up.
 _NOTED = 250
 # A spread that grows by more than this from one window to one twice as long may have no limit.
@@ -95,6 +98,7 @@ class _Chains:
         self.states: SamplerState = start_chains(self.sampler, positions, keys)
         check_chains(self.states, self.sampler.own_target)
         self.step_sizes = jnp.asarray(np.ones(keys.shape[0], x.dtype))
+        # Of each coordinate, what the scale was last learned from.
         self.deviations = np.ones(x.size)
         if self.learns_scale and (gradient := self.states.memory.point.gradient) is not None:
             # Steep directions take short steps; a slope below 1 says nothing of how far a flat one extends.
@@ -210,7 +214,13 @@ class _Chains:
         if not self.learns_scale or window.scale is None:
             return
         if window.scale == "draws":
+            before, self.deviations = self.deviations, spread(out["position"], self.deviations)
             self.scale(estimate(str(self.kind), out["position"], self.step_sizes.dtype))
+            # In units of the scale before, the step size is about as long as the shortest deviation.
+            shortest = float(np.min(self.deviations / before))
+            if not 1 / _RESCALED < shortest < _RESCALED:
+                self.find_first_step()
+                self.measured = 0.0
         elif "gradient" in out:
             gradients = out["gradient"] / self.deviations  # recorded in coordinates of that scale
             self.scale_early(by_gradients(out["position"], gradients, self.deviations))

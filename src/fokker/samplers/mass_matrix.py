@@ -21,6 +21,8 @@ KINDS = ("identity", "diagonal", "dense", "low-rank")
 _PRIOR_DRAWS, _PRIOR_VARIANCE = 5, 1e-3
 # Directions of a low-rank scale: those whose variance, once the coordinates are scaled, is off by more.
 _RANK, _CUTOFF = 20, 2.0
+# A deviation that is a smaller share of the numbers themselves is their rounding, as of a constant gradient.
+_ROUNDING = 1e-6
 
 
 class Diagonal(Module):
@@ -91,11 +93,16 @@ def by_gradients(draws: np.ndarray, gradients: np.ndarray, before: np.ndarray) -
 
     Of a normal with independent coordinates it is exact from any draws, those on the way to its mass too.
     """
-    of_draws, of_gradients = (
-        np.var(np.asarray(x, float).reshape(-1, x.shape[2]), axis=0) for x in (draws, gradients)
-    )
+    of_draws, of_gradients = spread(draws, np.zeros_like(before)), spread(gradients, np.zeros_like(before))
     varies = (of_draws > 0) & (of_gradients > 0)
-    return np.where(varies, of_draws / np.where(varies, of_gradients, 1), before**4) ** 0.25
+    return np.where(varies, of_draws / np.where(varies, of_gradients, 1), before**2) ** 0.5
+
+
+def spread(draws: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """The standard deviation of each coordinate of draws, chain × draw × d; `otherwise` if it rounds to 0."""
+    x = np.asarray(draws, float).reshape(-1, draws.shape[2])
+    deviations = np.std(x, axis=0)
+    return np.where(deviations > _ROUNDING * np.max(np.abs(x), axis=0), deviations, otherwise)
 
 
 def estimate(kind: str, draws: np.ndarray, dtype: DTypeLike) -> MassMatrix:
