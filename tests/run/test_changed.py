@@ -66,6 +66,23 @@ def test_a_global_that_changed_is_read_anew(sampler, make, scale):
     assert spread(make(), sampler) == before  # to the bit
 
 
+def test_a_prediction_is_by_the_present_value_of_a_global(monkeypatch, scale):
+    """Of a function that is given, and of the likelihood of the target, as its function is now."""
+    data = jnp.linspace(-1, 1, 5)
+    target = fk.Posterior(lambda theta: -(theta**2) / 200, log_likelihood, data)
+    trace = fk.sample(target, fk.samplers.sgld(5e-4), init=0.0, steps=2, batch_size=5, progress=False)
+
+    def function(theta, rows):
+        return rows * SCALE
+
+    for value in (1.0, 3.0, 1.0):
+        scale(value)
+        monkeypatch.setattr(Settings, "shift", value)
+        np.testing.assert_allclose(trace.predict(function, data)[0, 0], value * data, rtol=1e-6)
+        wanted = -((data - trace.samples[0, 0] - value) ** 2) / 2
+        np.testing.assert_allclose(trace.log_likelihood()[0, 0], wanted, rtol=1e-5)
+
+
 # That what is cleared is computed anew, the runs above show; of the rest only whether it is cleared.
 
 

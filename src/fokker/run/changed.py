@@ -4,6 +4,7 @@ JAX compiles a function once, and its programs know the function by its identity
 number outside of itself, a global or an attribute, would go on with that of the first call, silently.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -38,6 +39,7 @@ def forget_changed(target: Target | None, sampler: object, init: Init, keys: Key
             position = shapes_of_first(init.positions)
         else:
             position = jax.eval_shape(lambda key: _first_position(init, key, target), keys[:1])
+        position = jax.tree.map(_zeros, position)
         changed = False
         if isinstance(target, Target) and target.may_change:
             changed |= _has_changed(density_of_row, target, position, _one_row(target))
@@ -46,9 +48,23 @@ def forget_changed(target: Target | None, sampler: object, init: Init, keys: Key
     except Exception:  # an error of the model or of `init`: the checks that follow say which
         return
     if changed:
-        jax.clear_caches()
-        trajectories.forget_programs()
-        forget_passed()
+        _forget_programs()
+
+
+def forget_changed_function(function: Callable[..., Any], *arguments: Any) -> None:
+    """The same for a function that draws are given to, at arguments of these shapes."""
+    try:
+        changed = _has_changed(function, *arguments)
+    except Exception:  # one that JAX does not trace, or an argument that cannot be compared
+        return
+    if changed:
+        _forget_programs()
+
+
+def _forget_programs() -> None:
+    jax.clear_caches()
+    trajectories.forget_programs()
+    forget_passed()
 
 
 def _first_position(init: Init, key: Key[Array, "1 3"], target: Target | None) -> PyTree[Array]:
@@ -74,9 +90,15 @@ def _one_row(target: Target) -> PyTree[Array]:
     """Zeros of the shape of one row: it is only traced, and files are not read for it."""
     if not isinstance(target, TargetWithData):
         return None
-    return jax.tree.map(
-        lambda x: jnp.asarray(np.zeros((1, *x.shape[1:]), x.dtype)), target.data, is_leaf=is_source
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype), target.data, is_leaf=is_source
     )
+    return jax.tree.map(_zeros, shapes)
+
+
+def _zeros(x: jax.ShapeDtypeStruct) -> Array:
+    """An array to trace a function with: made in the host's memory, for which no program is compiled."""
+    return jnp.asarray(np.zeros(x.shape, x.dtype))
 
 
 def _first_step(sampler: Sampler, position: PyTree[Array]) -> Any:

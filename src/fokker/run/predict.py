@@ -14,6 +14,7 @@ from fokker._core.checks import check_whole
 from fokker._core.draws import batches_of_draws, scalars_per_draw, shape_of_draws, with_draw_keys
 from fokker._core.state import describe_shapes
 from fokker.rows import is_source, size_of
+from fokker.run.changed import forget_changed_function
 from fokker.run.progress import Progress
 from fokker.targets._data import checked_data
 
@@ -45,6 +46,7 @@ def predict(
     places = np.arange(0, number, thin)
     size, total = size_of(data), chains * len(places)
     outputs = _outputs(function, draws, data, arguments, what)
+    forget_changed_function(function, _first(draws), _rows(data, 2), *arguments)
     per_row = total * sum(math.prod(x.shape[1:]) * x.dtype.itemsize for x in jax.tree.leaves(outputs))
     if reduce is None:
         check_memory(per_row * size, total, size)
@@ -112,6 +114,16 @@ def check_memory(size: int, draws: int, rows: int) -> None:
         )
 
 
+def _first(draws: PyTree[Any]) -> PyTree[Array]:
+    """The first draw of the first chain."""
+    return jax.tree.map(lambda x: jnp.asarray(np.asarray(x[0, 0])), draws)
+
+
+def _rows(data: PyTree[Any], number: int) -> PyTree[Array]:
+    """The first rows of the data."""
+    return jax.tree.map(lambda x: jnp.asarray(x[:number]), data, is_leaf=is_source)
+
+
 def _outputs(
     function: Callable[..., PyTree[Array]],
     draws: PyTree[Any],
@@ -120,10 +132,9 @@ def _outputs(
     what: str,
 ) -> PyTree[Any]:
     """Shapes of the values at one draw and a few rows; raise unless their first axis runs over the rows."""
-    theta = jax.tree.map(lambda x: jnp.asarray(np.asarray(x[0, 0])), draws)
-    outputs = None
+    theta, outputs = _first(draws), None
     for number in (2, 3):  # a length that is the same for both is not that of the rows
-        block = jax.tree.map(lambda x, n=number: jnp.asarray(x[:n]), data, is_leaf=is_source)
+        block = _rows(data, number)
         rows = len(jax.tree.leaves(block)[0])
         try:
             outputs = eqx.filter_eval_shape(function, theta, block, *arguments)
