@@ -222,6 +222,22 @@ def test_a_sampler_that_drops_the_temperature_is_undecided_at_any(sampler):
     assert f"{sampler.__name__} drops the temperature: sampler.on(target, 2)" in report.reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("log_density", "theta"),
+    [
+        (lambda theta: -jnp.sum((theta - 0.5) ** 2) / 2, 0.0),
+        (lambda theta: -jnp.sum(theta**2) / 2, -0.5),
+        (lambda theta: -jnp.sum((theta**2 - 1) ** 2), -0.5),
+    ],
+    ids=["shifted normal", "normal", "double well"],
+)
+def test_a_density_that_is_the_same_at_two_points_drops_no_temperature(log_density, theta):
+    """Points one apart, where the rise of H is 0 at every temperature."""
+    target = fk.Density(log_density)
+    report = fk.check(S.ula(0.02).on(target), state=jnp.full(1, theta), number_of_points=32, explain=False)
+    assert report.verdict == "right"
+
+
 def test_the_verdict_names_the_temperature_that_was_looked_at():
     normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
     quick = {"state": TWO, "number_of_points": 32, "explain": False}

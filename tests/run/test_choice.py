@@ -77,6 +77,7 @@ def test_the_first_rule_that_holds_decides(target, init, options, rule, name):
 def test_a_batch_of_all_rows_is_no_minibatch():
     """Drawn with replacement it would have noise, of which `nuts` knows nothing."""
     assert choice(regression(), jnp.zeros(2), batch_size=400).options.batch_size is None
+    assert choice(regression(), jnp.zeros(2), batch_size=400, batches="reshuffle").options.batches is None
     own = fk.gradients.svrg(10)
     assert choice(regression(), jnp.zeros(2), batch_size=400, gradient=own).options.gradient is own
 

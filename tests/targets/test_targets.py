@@ -219,6 +219,9 @@ def test_a_name_that_init_does_not_have_is_said_with_those_it_has(options, tmp_p
         fk.sample(target, **options)
     with pytest.raises(ValueError, match=words):
         fk.sample(target, **options, out=tmp_path / "run")
+    target = fk.Density(lambda theta: {}.popitem())
+    with pytest.raises(ValueError, match=r"uses the name .*popitem.*, which is missing: theta, by init, has"):
+        fk.sample(target, **{**options, "batch_size": None})
     target = fk.Posterior(lambda theta: 0.0, lambda theta, datum: -(datum["x"] ** 2), {"y": np.zeros(9)})
     with pytest.raises(ValueError, match=r"the name 'x', .* theta, by init, has slpoe; a datum has y"):
         fk.sample(target, **options)

@@ -85,7 +85,7 @@ def estimate(
     size = plan.chains * sum(sizes)
     disk = _stored_draws(num_draws, draws_per_chunk(plan.chains * max(sizes))) * size
     memory = _peak() + _COPIES * num_draws * size + _REPORT
-    rows = _rows(target, options["batch_size"])
+    rows = _rows(target, decided.options.batch_size)
     lines = [
         title,
         f"target: {type(target).__name__}, {_of_data(target)}{scalars:,} "

@@ -104,6 +104,12 @@ def _with(call: Call, sampler: Any, **options: Any) -> Call:
     return dataclasses.replace(call, sampler=sampler, options=dataclasses.replace(call.options, **options))
 
 
+def _with_all_rows(call: Call, sampler: Any) -> Call:
+    """A batch as large as the data is all of them, however it is drawn."""
+    options = {} if call.options.batch_size is None else {"batch_size": None, "batches": None}
+    return _with(call, sampler, **options)
+
+
 def _refused_stream(case: Case) -> Call | None:
     if not isinstance(case.target, TargetWithData) or stream_of(case.target.data) is None:
         return None
@@ -162,11 +168,11 @@ def _by_minibatches(case: Case) -> Call | None:
 def _of_many(case: Case) -> Call | None:
     if case.size <= MOST_FOR_NUTS:
         return None
-    return _with(case.call, mclmc(adjusted=True), batch_size=None)
+    return _with_all_rows(case.call, mclmc(adjusted=True))
 
 
 def _by_default(case: Case) -> Call:
-    return _with(case.call, "nuts", batch_size=None)
+    return _with_all_rows(case.call, "nuts")
 
 
 RULES = (

@@ -97,7 +97,8 @@ def start(ready: Ready) -> Started:
     call = plan.call.to_repeat(ready.sampler, options)
     origin = Origin(plan.target, placed, plan.batches, call, notes, one_start)
     if options.folder is None:
-        check_memory(plan.steps, size_in_bytes(shapes_of_first(states).position))
+        position = jax.eval_shape(lambda state: state.position, shapes_of_first(states))
+        check_memory(plan.steps, size_in_bytes(position))
         return Started(ready, states, origin, None)
     return Started(ready, states, origin, _opened(ready, states, origin, options.folder))
 

@@ -290,8 +290,9 @@ def _unknown_name(error: KeyError, theta: PyTree[Array], *rest: PyTree[Array]) -
     trees = {"theta, by init,": theta, "a datum": rest[0] if rest else None}
     known = {what: [str(name) for name in tree] for what, tree in trees.items() if isinstance(tree, Mapping)}
     names = "; ".join(f"{what} has {', '.join(own)}" for what, own in known.items())
-    hint = nearest(str(error.args[0]), [name for own in known.values() for name in own])
-    return f"the name {error}, which is missing: {names or 'theta has no names'}.{hint}"
+    key = str(error) or "of a KeyError"
+    hint = nearest(key.strip("'"), [name for own in known.values() for name in own])
+    return f"the name {key}, which is missing: {names or 'theta has no names'}.{hint}"
 
 
 def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, *rest: PyTree[Array]) -> None:
