@@ -4,13 +4,14 @@ import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import studio_designs as designs
 
-from fokker.studio import analysis, session, simulation
-from fokker.studio.design import design_of
+from fokker.studio import analysis, session, simulation, truth
+from fokker.studio.design import DesignError, design_of
 from fokker.studio.frames import unpacked
 from fokker.studio.session import MAX_RUNS, Session
 
@@ -243,3 +244,188 @@ def test_a_run_that_is_stopped_while_it_is_built_does_not_start():
 
     asyncio.run(conversation())
     assert [message["kind"] for message in channel.received] == ["stopped"]
+
+
+def test_a_run_that_is_stopped_before_its_task_begins_does_not_start():
+    async def conversation():
+        with ThreadPoolExecutor(1) as threads:
+            tab = Session(channel, threads, threads)
+            for do in ("start", "stop"):
+                await tab.handle(json.dumps({"do": do, "id": 0, "design": DESIGN}))
+            await until(lambda: tab.is_idle)
+            assert not tab._runs
+
+    channel = Channel()
+    asyncio.run(conversation())
+    assert [message["kind"] for message in channel.received] == ["stopped"]
+
+
+async def until(condition):
+    """The event loop goes on until then."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+class Gates:
+    """Named places where a thread waits until the test lets it pass."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.reached, self.opened = set(), set()
+
+    def wait(self, *name):
+        with self.changed:
+            self.reached.add(name)
+            assert self.changed.wait_for(lambda: {name, "all"} & self.opened, timeout=20)
+
+    def open(self, *names):
+        with self.changed:
+            self.opened.update(names)
+            self.changed.notify_all()
+
+
+class Conversation:
+    """A tab with two threads, and what its page received. A thread waits at gates.
+
+    The gates are ("build", name of the sampler) and ("frame", name of the sampler, number of the frame).
+    """
+
+    def __init__(self, monkeypatch):
+        gates = self.gates = Gates()
+
+        class Simulation:
+            has_trajectories, is_over, frames = True, False, 0
+            truth = SimpleNamespace(cells=np.zeros((2, 2)))
+
+            def __init__(self, design):
+                self.name = design.sampler.name
+                self.built = SimpleNamespace(sampler=self.name)
+                gates.wait("build", self.name)
+                if self.name == "mala":
+                    raise DesignError("sampler", "cannot be built")
+
+            def advance(self, *, with_trajectory):
+                self.frames += 1
+                frame = self.frames
+                gates.wait("frame", self.name, frame)
+                return {"sampler": self.name, "step": frame, "with_trajectory": with_trajectory}, {}
+
+        monkeypatch.setattr(simulation, "Simulation", Simulation)
+        monkeypatch.setattr(truth, "describe", lambda truth: {})
+
+    def run(self, script):
+        """Do what the script does with this conversation and wait for all answers: (kind, sampler, step)."""
+        channel = self.channel = Channel()
+
+        async def conversation():
+            with ThreadPoolExecutor(2) as threads:
+                self.tab = Session(channel, threads, threads)
+                try:
+                    await script(self)
+                    await self.is_idle()
+                finally:
+                    self.gates.open("all")
+                    self.tab.close()
+
+        asyncio.run(conversation())
+        return [(m["kind"], m.get("sampler"), m.get("step")) for m in channel.received]
+
+    async def send(self, do, **more):
+        await self.tab.handle(json.dumps({"do": do, "id": 0, **more}))
+
+    async def start(self, name):
+        """Begin to build."""
+        await self.send("start", design={**DESIGN, "sampler": {"name": name}})
+
+    async def started(self, name):
+        """Build, until the page knows of it."""
+        self.gates.open(("build", name))
+        await self.start(name)
+        await until(lambda: any(m.get("sampler") == name for m in self.channel.received))
+
+    async def reaches(self, *gate):
+        await until(lambda: gate in self.gates.reached)
+
+    async def is_idle(self):
+        await until(lambda: self.tab.is_idle)
+
+
+def test_a_new_run_gives_its_frame_though_one_of_the_run_before_is_still_computed(monkeypatch):
+    async def script(page):
+        await page.started("nuts")
+        await page.send("next")
+        await page.reaches("frame", "nuts", 1)
+        await page.started("sghmc")
+        await page.send("next")
+        page.gates.open(("frame", "nuts", 1))
+        await page.reaches("frame", "sghmc", 1)
+        await page.send("next")  # asked again: this frame
+        page.gates.open("all")
+
+    received = Conversation(monkeypatch).run(script)
+    assert received == [("started", "nuts", None), ("started", "sghmc", None), ("frame", "sghmc", 1)]
+
+
+def test_a_frame_is_not_sent_once_another_design_is_there(monkeypatch):
+    async def script(page):
+        await page.started("nuts")
+        await page.send("next")
+        await page.reaches("frame", "nuts", 1)
+        await page.started("sghmc")
+        page.gates.open("all")
+
+    assert Conversation(monkeypatch).run(script) == [("started", "nuts", None), ("started", "sghmc", None)]
+
+
+def test_a_frame_that_was_asked_of_one_run_is_not_taken_of_the_next(monkeypatch):
+    async def script(page):
+        await page.started("nuts")
+        await page.send("next")
+        await page.reaches("frame", "nuts", 1)
+        await page.started("sghmc")
+        await page.send("next")
+        await page.started("sgld")
+        page.gates.open("all")
+        await page.is_idle()
+        await page.send("next")
+
+    received = Conversation(monkeypatch).run(script)
+    assert [message[:2] for message in received[:3]] == [("started", n) for n in ("nuts", "sghmc", "sgld")]
+    assert received[3:] == [("frame", "sgld", 1)]
+
+
+def test_of_designs_that_change_while_one_is_built_only_the_last_starts(monkeypatch):
+    async def script(page):
+        await page.start("nuts")
+        await page.reaches("build", "nuts")
+        await page.start("sgld")
+        await page.start("sghmc")
+        page.gates.open("all")
+
+    assert Conversation(monkeypatch).run(script) == [("started", "sghmc", None)]
+
+
+def test_an_error_of_a_design_that_has_changed_since_is_not_shown(monkeypatch):
+    async def script(page):
+        await page.start("mala")
+        await page.reaches("build", "mala")
+        await page.start("sghmc")
+        page.gates.open("all")
+
+    assert Conversation(monkeypatch).run(script) == [("started", "sghmc", None)]
+
+
+def test_a_trajectory_that_is_asked_for_while_a_frame_is_computed_comes_with_a_frame_of_its_own(monkeypatch):
+    page = Conversation(monkeypatch)
+
+    async def script(page):
+        await page.started("nuts")
+        await page.send("next")
+        await page.reaches("frame", "nuts", 1)
+        for with_trajectory in (False, True, True, False):
+            await page.send("next", trajectory=with_trajectory)
+        page.gates.open("all")
+
+    assert page.run(script)[1:] == [("frame", "nuts", 1), ("frame", "nuts", 2)]
+    assert [m["with_trajectory"] for m in page.channel.received[1:]] == [False, True]

@@ -46,8 +46,10 @@ class Session:
         self._channel = channel
         self._runners, self._analysts = runners, analysts
         self._runs: dict[int, Simulation] = {}
-        # Runs that are being built, and were not stopped since.
+        # Runs that were asked for, are not built yet, and were not stopped since.
         self._starting: set[int] = set()
+        # Frames of `_runs` that were asked for and are not sent yet: whether with a trajectory.
+        self._frames_due: dict[int, bool] = {}
         self._tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
         self._waiting: dict[tuple[int, str], Mapping[str, Any]] = {}
         self._is_closed = False
@@ -74,21 +76,33 @@ class Session:
             await self._answer(0, "error", {"message": text, "part": ""})
             return
         key = number, do
-        if do in ("start", "stop"):
+        if do in ("start", "stop"):  # the run before gives no more frames
             self._runs.pop(number, None)
+            self._frames_due.pop(number, None)
+            self._waiting.pop((number, "next"), None)
+        if do == "start":
+            self._starting.add(number)
+        if do == "next":
+            with_trajectory = request.get("trajectory") is True
+            # A page that asks again before its frame is sent gets that frame. A frame that is still being
+            # computed for the run before is not due: the request waits for its end.
+            if number not in self._runs or self._frames_due.get(number) in (True, with_trajectory):
+                return
+            self._frames_due[number] = with_trajectory
         if do == "stop":
             self._starting.discard(number)
             self._waiting.pop((number, "start"), None)
             await self._answer(number, "stopped", {})
         elif key not in self._tasks:
             self._tasks[key] = asyncio.create_task(self._work(number, do, request))
-        elif do != "next":  # a page that asks again before its frame has come gets that frame
+        else:
             self._waiting[key] = request
 
     def close(self) -> None:
         """Stop: what is being computed ends with its block, and its result is dropped."""
         self._is_closed = True
         self._runs.clear()
+        self._frames_due.clear()
         self._waiting.clear()
         for task in self._tasks.values():
             task.cancel()
@@ -102,6 +116,8 @@ class Session:
                 request = self._waiting.pop(key, None)
         finally:
             del self._tasks[key]
+            if do == "next":
+                self._frames_due.pop(number, None)
 
     async def _answered(self, number: int, do: str, request: Mapping[str, Any]) -> None:
         try:
@@ -110,6 +126,8 @@ class Session:
             else:
                 await {"start": self._start, "next": self._next}[do](number, request)
         except DesignError as error:
+            if (number, do) in self._waiting:
+                return  # the design has changed since
             about = {"about": do} if do in _ANSWERS else {}
             await self._answer(number, "error", {**error.to_json(), **about})
         except Exception as error:
@@ -124,7 +142,6 @@ class Session:
         from fokker.studio.simulation import Simulation
         from fokker.studio.truth import describe
 
-        self._starting.add(number)
         simulation = await self._in_thread(
             self._runners, lambda: Simulation(design_of(request.get("design")))
         )
