@@ -231,6 +231,20 @@ MUTATIONS = [
     ),
     Mutation(
         "run/warmup.py",
+        "if not 1 / _RESCALED < shortest < _RESCALED:",
+        "if False:",
+        "a new mass matrix keeps the step size of the one before",
+        ("trajectories::a_scale_that_changed_has_another_step_size",),
+    ),
+    Mutation(
+        "samplers/mass_matrix.py",
+        "deviations > _ROUNDING * np.max(np.abs(x), axis=0)",
+        "deviations > 0",
+        "the rounding of a constant gradient is taken for its spread",
+        ("trajectories::a_gradient_that_is_constant_but_for_rounding_says_nothing_of_the_scale",),
+    ),
+    Mutation(
+        "run/warmup.py",
         "change = min(change, 0.0)",
         "pass",
         "step sizes grow where steps diverge",

@@ -18,7 +18,7 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_samplers.py",
-        "    return math.isclose(*rises, rel_tol=1e-9)",
+        "    return bool(tells.any() and np.allclose(own[tells], warmer[tells], rtol=1e-9, atol=0))",
         "    return False",
         "a sampler that uses the temperature nowhere is called right",
         ("check_samplers::a_sampler_that_drops_the_temperature_is_undecided_at_any",),

@@ -7,7 +7,7 @@ _CHUNK = ("sample::draws_are_the_same_bit_for_bit_whatever_the_chunk",)
 MUTATIONS = [
     Mutation(
         "run/changed.py",
-        "        trajectories.forget_programs()\n",
+        "    trajectories.forget_programs()\n",
         "",
         "programs of single chains stay those of the density before",
         ("changed::programs_of_single_chains_are_made_again_for_another_density",),

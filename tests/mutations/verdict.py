@@ -228,6 +228,20 @@ MUTATIONS = [
         ("verdict::short_chains_that_hang_together_are_as_many_as_chains",),
     ),
     Mutation(
+        "run/predict.py",
+        "    forget_changed_function(function, _first(draws), _rows(data, 2), *arguments)\n",
+        "",
+        "predictions by the value that a global had before",
+        ("changed::a_prediction_is_by_the_present_value_of_a_global",),
+    ),
+    Mutation(
+        "checker/_samplers.py",
+        " & (np.abs(own) > _TELLING)",
+        "",
+        "a density that is the same at two points is one without a temperature",
+        ("check_samplers::a_density_that_is_the_same_at_two_points_drops_no_temperature",),
+    ),
+    Mutation(
         "_core/statistics.py",
         'tail="right"',
         'tail="left"',
