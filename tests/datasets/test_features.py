@@ -46,6 +46,37 @@ def test_columns_that_cannot_be_used_are_named(movies):
         fk.datasets.read_features(movies)
 
 
+def test_a_table_of_texts_alone_has_features(movies):
+    movies.write_text("item,genre\ni1,b\ni2,a|b\n")
+    frame = fk.datasets.read_features(movies)
+    assert frame.index.tolist() == ["i1", "i2"]
+    assert frame.to_dict("list") == {"genre: a": [0, 1], "genre: b": [1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,g,n\n1,a|b,1\n2,c,2\n3,,3\n", "'g' has 1 missing value, first in line 4 of .*such as unknown"),
+        ("id,g\nx,a\ny,b\n,c\n,c\n", "'id' has 2 missing values, first in line 4 of .*write the identifier"),
+        ("id,n\n1,1\n2,2\n,3\n", "'id' has 1 missing value, first in line 4 of .*write the identifier"),
+    ],
+)
+def test_a_blank_text_or_identifier_is_refused_with_its_line(movies, text, message):
+    # Its code, -1, would be that of the last text: of another genre, or of another row.
+    movies.write_text(text)
+    with pytest.raises(KeyError, match=rf"{message}"):
+        fk.datasets.read_features(movies)
+
+
+def test_a_table_without_features_says_so(movies):
+    movies.write_text("item\ni1\ni2\n")
+    with pytest.raises(ValueError, match=r"movies\.csv has the column 'item' alone, of identifiers: add"):
+        fk.datasets.read_features(movies)
+    movies.write_text(MOVIES)
+    with pytest.raises(ValueError, match=r"columns=\[\] chooses none: give names of year, genres, title"):
+        fk.datasets.read_features(movies, columns=[])
+
+
 def run(*arguments):
     return CliRunner().invoke(app, ["ratings", *map(str, arguments)])
 
