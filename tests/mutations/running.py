@@ -168,8 +168,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/learn.py",
-        "keys = jax.vmap(lambda key: fold_in(key, 1))(plan.keys[:, 1])",
-        "keys = plan.keys[:, 2]",
+        "return jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])",
+        "return keys[:, 2]",
         "warm-up and sampling share their keys",
         ("trajectories::warm_up_has_keys_of_its_own",),
     ),
@@ -549,8 +549,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/learn.py",
-        "fold_in(key, 1))(plan.keys[:, 1])",
-        "key)(plan.keys[:, 1])",
+        "fold_in(key, 1))(keys[:, 1])",
+        "key)(keys[:, 1])",
         "warm-up uses the keys that chains are started with",
         ("trajectories::warm_up_has_keys_of_its_own",),
     ),

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fokker._core.state import nearest
 from fokker.rows.column import is_number, listed
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ def read_features(path: str | Path, *, columns: Sequence[str] | None = None) -> 
     """
     import pandas
 
+    from fokker._core.state import nearest
     from fokker.rows.table import ColumnError, columns_of, read_table
 
     path = Path(path).expanduser()
