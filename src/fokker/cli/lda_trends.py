@@ -101,7 +101,7 @@ def _show(result: "Trends") -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    if len(result.groups) > 1:
+    if result.num_clear is not None:
         show(
             f"{result.num_clear} of {len(result.topics)} topics differ clearly between groups: two intervals "
             "do not overlap. Those that differ most come first."
