@@ -190,13 +190,21 @@ def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
         (["complete", "FILE:right", "--box", "theta=3:-3", "--box", "r=-5:5"], "theta"),
         (["reproduce", "erata"], "errata"),
         (["demo", "recip"], "Did you mean 'recipe'?"),
+        (["check", "FILE:right", "--seed", -1], "as in --seed 0; -1 was given"),
+        (["demo", "ratings", "--seed", -1], "as in --seed 0; -1 was given"),
+        (["demo", "network", "--out", "FILE"], "--out FILE must be a folder, but FILE is a file"),
+        (["complete", "FILE:right", "--out", "FILE/x"], "--out FILE/x must be a folder, but FILE is a file"),
+        (["reproduce", "errata", "--out", "FILE"], "--out FILE must be a folder, but FILE is a file"),
+        (["studio", "--gallery", "FOLDER.html"], "must be a file named *.html in a folder that exists"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(fokker, samplers, arguments, message):
-    arguments = [str(argument).replace("FILE", str(samplers)) for argument in arguments]
-    code, _, err = fokker(*arguments)
+    samplers.with_name("folder.html").mkdir()
+    places = {"FILE": str(samplers), "FOLDER": str(samplers.with_name("folder"))}
+    texts = [re.sub("FILE|FOLDER", lambda match: places[match[0]], str(x)) for x in (*arguments, message)]
+    code, _, err = fokker(*texts[:-1])
     assert code == 2
-    assert message in " ".join(err.split())
+    assert texts[-1] in " ".join(err.split())
     assert "Traceback" not in err
 
 

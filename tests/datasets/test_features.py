@@ -1,5 +1,6 @@
 """Tables of features, as files and as `fokker ratings` takes them."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -46,16 +47,52 @@ def test_columns_that_cannot_be_used_are_named(movies):
         fk.datasets.read_features(movies)
 
 
+def test_a_table_of_texts_alone_has_features(movies):
+    movies.write_text("item,genre\ni1,b\ni2,a|b\n")
+    frame = fk.datasets.read_features(movies)
+    assert frame.index.tolist() == ["i1", "i2"]
+    assert frame.to_dict("list") == {"genre: a": [0, 1], "genre: b": [1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,g,n\n1,a|b,1\n2,c,2\n3,,3\n", "'g' has 1 missing value, first in line 4 of .*such as unknown"),
+        ("id,g\nx,a\ny,b\n,c\n,c\n", "'id' has 2 missing values, first in line 4 of .*write the identifier"),
+        ("id,n\n1,1\n2,2\n,3\n", "'id' has 1 missing value, first in line 4 of .*write the identifier"),
+    ],
+)
+def test_a_blank_text_or_identifier_is_refused_with_its_line(movies, text, message):
+    # Its code, -1, would be that of the last text: of another genre, or of another row.
+    movies.write_text(text)
+    with pytest.raises(KeyError, match=rf"{message}"):
+        fk.datasets.read_features(movies)
+
+
+def test_a_table_without_features_says_so(movies):
+    movies.write_text("item\ni1\ni2\n")
+    with pytest.raises(ValueError, match=r"movies\.csv has the column 'item' alone, of identifiers: add"):
+        fk.datasets.read_features(movies)
+    movies.write_text(MOVIES)
+    with pytest.raises(ValueError, match=r"columns=\[\] chooses none: give names of year, genres, title"):
+        fk.datasets.read_features(movies, columns=[])
+
+
 def run(*arguments):
     return CliRunner().invoke(app, ["ratings", *map(str, arguments)])
 
 
-def test_the_command_learns_from_ratings_and_features(movies):
+@pytest.fixture
+def options(movies):
+    """Those of a quick fit to ratings with features of items."""
     g = np.random.default_rng(0)
     users, items = (x.ravel() for x in np.indices((12, 2)))
     table = pd.DataFrame({"userId": users, "movieId": 10 + 10 * items, "rating": g.integers(1, 6, 24)})
     table.to_csv("ratings.csv", index=False)
-    options = ("ratings.csv", "--factors", 1, "--passes", 6, "--item-features", movies, "--out", "run")
+    return ("ratings.csv", "--factors", 1, "--passes", 6, "--item-features", movies, "--out", "run")
+
+
+def test_the_command_learns_from_ratings_and_features(options, movies):
     result = run(*options, "--item-columns", "genres,year", "--user", 3)
     assert result.exit_code == 0, result.output
     assert "19 ratings, 5 held out" in result.output
@@ -70,7 +107,37 @@ def test_the_command_learns_from_ratings_and_features(movies):
         (("--user-columns", "age"), "--user-columns age: it is for --user-features FILE"),
         (("--user", "77"), "--user 77: the ratings have no such user; their identifiers look like 0"),
         (("--repeated", "no"), '--repeated no: give "refuse"'),
+        (("--test", 0), "--test 0.0 of 24 ratings leaves no ratings in one of the two parts"),
+        (("--seed", -1), "as in --seed 0; -1 was given"),
     ):
-        assert message in str(run(*options, *more).exception)
+        assert message in str(run(*options, "--overwrite", *more).exception)
     movies.write_text(MOVIES.replace("20,2001,Drama,Second\n", ""))
-    assert "no row for item 20 of the ratings" in str(run(*options, "--item-columns", "year").exception)
+    result = run(*options, "--overwrite", "--item-columns", "year")
+    assert "no row for item 20 of the ratings" in str(result.exception)
+
+
+def test_the_command_refuses_a_place_for_its_files_before_the_fit(options, monkeypatch):
+    Path("file").write_text("")
+    Path("run").mkdir()
+    Path("run/notes.txt").write_text("mine")
+    columns = ("--item-columns", "genres, year")
+    assert run(*options, *columns).exit_code == 0
+    before = Path("run/model.npz").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(fk.models.Factorisation, "fit", lambda *_, **__: pytest.fail("the fit began"))
+        for out, message in (
+            ("file", "--out file must be a folder, but file is a file"),
+            ("file/run", "--out file/run must be a folder, but file is a file"),
+            ("run", "--out run has model.npz already: give another name, or --overwrite."),
+        ):
+            assert message in str(run(*options, *columns, "--out", out).exception)
+        # What is wrong in the rest of the command leaves no folder.
+        assert "no column 'genre'" in str(run(*options, "--item-columns", "genre", "--out", "new").exception)
+        assert not Path("new").exists()
+        access = os.access
+        patch.setattr("os.access", lambda path, mode: str(path) != "other" and access(path, mode))
+        assert "you may not write to this" in str(run(*options, *columns, "--out", "other").exception)
+    Path("run/model.npz").unlink()
+    assert "--out run has report.html already" in str(run(*options, *columns).exception)
+    assert run(*options, *columns, "--overwrite", "--seed", 1).exit_code == 0
+    assert Path("run/model.npz").read_bytes() != before

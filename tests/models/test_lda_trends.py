@@ -41,6 +41,24 @@ def test_prevalence_is_the_share_of_words_or_the_mean_share_of_documents():
     assert "one document" in " ".join(trends_of(counts, codes).notes)
 
 
+def test_prevalences_without_intervals_are_not_compared():
+    counts, codes = np.array([[[8, 2], [1, 30], [5, 5], [7, 5]]]), [1, 1, 2, 2]
+    alone = trends_of(counts, codes, sampling=False)
+    assert alone.includes == ()
+    assert alone.num_clear is None
+    assert "cannot be said: there are no intervals" in alone.notes[0]
+    assert all("[–]" in cell for row in trends_table(alone)[1] for cell in row[1:])
+    assert trends_figure(alone)._suptitle.get_text() == "Prevalence of topics by group"
+    table = list(csv.DictReader(alone.csv().splitlines()))
+    assert {(row["5 %"], row["95 %"]) for row in table} == {("", "")}
+    # Two groups of which one has one document: nothing to compare it with.
+    assert trends_of(counts[:, :3], codes[:3]).num_clear is None
+    # With the posterior, or with the sampling of documents, there are.
+    assert trends_of(counts, codes).includes == ("documents",)
+    draws = trends_of(np.concatenate([counts, counts]), codes, sampling=False)
+    assert (draws.includes, draws.num_clear) == (("posterior",), 2)
+
+
 @pytest.mark.parametrize("size", [4, 30])
 def test_intervals_of_sampled_documents_contain_the_mean_of_all(size):
     # 600 independent groups: the standard error of a coverage of 0.9 is 0.012, and 0.05 is four of them.
@@ -206,9 +224,52 @@ def test_the_command_prints_a_table_and_writes_a_plot(run, tmp_path):
         table = list(csv.DictReader(file))
     assert len(table) == 6
     assert set(table[0]) == {"date", "documents", "topic", "words", "prevalence", "5 %", "95 %"}
+    assert "2 of 2 topics differ clearly between groups" in result.output
+    result = CliRunner().invoke(app, [*arguments, "--no-sampling", "--out", str(tmp_path)])
+    assert "topics differ clearly between groups cannot be said" in result.output
+    assert "of 2 topics differ" not in result.output
     wrong = ["dte" if argument == "date" else argument for argument in arguments]
     with pytest.raises(ValueError, match=r"has no column 'dte'; it has 'id', 'text', 'date'.*--metadata"):
         CliRunner().invoke(app, wrong, catch_exceptions=False)
+
+
+def test_commands_refuse_a_place_for_their_files_before_their_work(run, tmp_path, monkeypatch):
+    folder = run[0] / "run"
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "old.csv").write_text("mine")
+
+    def work(*_, **__):
+        pytest.fail("the work began")
+
+    monkeypatch.setattr("fokker.models.topics.run_trends.run_trends", work)
+    monkeypatch.setattr("fokker.models.topics.model.Model.mixtures", work)
+    for arguments, out, message in (
+        (["trends", "--by", "date"], "file", "must be a folder, but"),
+        (["export", "mallet"], "file", "must be a folder, but"),
+        (["infer"], "no/x.csv", r"there is no folder"),
+        (["infer"], "old.csv", "exists already: give another name, or --overwrite"),
+    ):
+        command = ["lda", arguments[0], str(folder), *arguments[1:], "--out", str(tmp_path / out)]
+        error = str(CliRunner().invoke(app, command).exception)
+        assert error.startswith(f"--out {tmp_path / out}")
+        assert message in error
+    monkeypatch.undo()
+    assert (tmp_path / "old.csv").read_text() == "mine"
+    command = ["lda", "infer", str(folder), "--out", str(tmp_path / "old.csv"), "--overwrite"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert (tmp_path / "old.csv").read_text().startswith("document,topic")
+
+
+def test_errors_of_the_commands_name_their_options(run):
+    trends = ["trends", str(run[0] / "run"), "--by"]
+    for arguments, message in (
+        ([*trends, "id", "--bin", "year"], "Or give no --bin to take the values as they are."),
+        ([*trends, "date", "--bin", "year", "--seed", "-1"], "as in --seed 0; -1 was given"),
+        (["infer", *trends[1:2], "--seed", "-1"], "as in --seed 0; -1 was given"),
+        (["export", *trends[1:2], "mallet", "--seed", "-1"], "as in --seed 0; -1 was given"),
+    ):
+        assert message in str(CliRunner().invoke(app, ["lda", *arguments]).exception)
+    assert not (run[0] / "run" / "mallet").exists()
 
 
 def test_a_table_that_does_not_fit_the_run_is_an_error(run, tmp_path):

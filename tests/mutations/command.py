@@ -230,4 +230,18 @@ MUTATIONS = [
         "every block of an experiment starts from the first states",
         ("experiments::the_loop_over_chains_goes_on_from_block_to_block",),
     ),
+    Mutation(
+        "cli/ratings.py",
+        "    check_not_replaced(out, overwrite, _MODEL, _REPORT)\n",
+        "",
+        "a second model replaces the first one without a word",
+        ("features::the_command_refuses_a_place_for_its_files_before_the_fit",),
+    ),
+    Mutation(
+        "cli/folders.py",
+        '    as_folder(folder, "out")  # raises where a file is in its place\n',
+        "",
+        "a file in the place of a folder is an error of the system, which names no option",
+        ("features::the_command_refuses_a_place_for_its_files_before_the_fit",),
+    ),
 ]

@@ -39,6 +39,13 @@ MUTATIONS = [
         ("datasets::a_server_that_cannot_continue_starts_again",),
     ),
     Mutation(
+        "datasets/features.py",
+        "if np.any(table[name] < 0) and (name == key or not are_numbers):",
+        "if False:",
+        "a row with a blank text has the features, or the identifier, of another one",
+        ("features::a_blank_text_or_identifier_is_refused_with_its_line",),
+    ),
+    Mutation(
         "lab/experiments/ding_bnn.py",
         "total = total + p if draw and is_kept[draw - 1] else p",
         "total = total + p if draw else p",

@@ -201,4 +201,11 @@ MUTATIONS = [
         "a sweep that is resumed writes mixtures that nobody wants",
         ("lda_sweep::ctrl_c_in_a_sweep_keeps_what_is_done",),
     ),
+    Mutation(
+        "models/topics/trends.py",
+        "return np.isfinite(self.low).all(1) & bool(self.includes)",
+        "return np.isfinite(self.low).all(1)",
+        "topics are said to differ clearly by intervals that include nothing",
+        ("lda_trends::prevalences_without_intervals_are_not_compared",),
+    ),
 ]

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from fokker._core.keys import checked_seed
 from fokker.checker._dynamics import Options, check_dynamics
 from fokker.checker._inputs import first_state
 from fokker.checker._report import Report
@@ -68,7 +69,7 @@ def check(
     balance, reversibility, volume). `state` may then be theta only. Of another sampler the dynamics that it
     follows are tested, not its step size; one that says nothing about itself is undecided.
     """
-    options = Options(points, number_of_points, exact, explain, periodic, sphere, seed)
+    options = Options(points, number_of_points, exact, explain, periodic, sphere, checked_seed(seed))
     temperature = positive_temperature(temperature)
     if number_of_points is not None and number_of_points < 2:
         raise ValueError(f"number_of_points must be at least 2; {number_of_points} was given.")

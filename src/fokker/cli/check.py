@@ -92,18 +92,20 @@ def complete(
 ) -> None:
     """Find the Q of a drift (Ma et al. 2015, Theorem 2). Exit code 1 if the drift is not stationary."""
     import fokker
+    from fokker.cli.folders import made_folder
 
     state = _state(shape, start)
     ranges = _parsed("--box", box, _range, "VARIABLE=LOW:HIGH, as in theta=-3:3") or None
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    completion = fokker.complete(load(source), state=state, box=ranges, grid=grid, method=method, axis=axis)
-    show(completion)
-    if out is not None:
-        from fokker.report.plots import save_completion
+    with made_folder(out):
+        completion = fokker.complete(
+            load(source), state=state, box=ranges, grid=grid, method=method, axis=axis
+        )
+        show(completion)
+        if out is not None:
+            from fokker.report.plots import save_completion
 
-        for path in save_completion(completion, out):
-            show(f"wrote {path}")
+            for path in save_completion(completion, out):
+                show(f"wrote {path}")
     raise typer.Exit(0 if completion.stationary else 1)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 from fokker._core.files import check_no_links, interpreting, read_json, write_text
-from fokker._core.lock import LOCK, locked
+from fokker._core.lock import locked
 from fokker.cli.console import console, show
 from fokker.cli.stored import COMMAND, DRAWS_REPORT, REPORT, VERDICT
 from fokker.run.api import open as open_run
@@ -130,26 +130,6 @@ def doubts_about(folder: Path) -> str | None:
     if verdict["taken"] != read_checkpoint(folder).description["taken"]:
         return f"this run has continued since its last report, when {opinion}"
     return None if verdict["is_trusted"] else f"{opinion} (all in {folder / REPORT})"
-
-
-@contextlib.contextmanager
-def made_folder(folder: Path) -> Iterator[None]:
-    """Make the folder of a run; where an error ends it before anything is written, remove it again."""
-    created = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    try:
-        yield
-    except Exception as error:
-        if (
-            created
-            and not isinstance(error, BlockingIOError)
-            and {x.name for x in folder.iterdir()} <= {LOCK}
-        ):
-            (folder / LOCK).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # not empty any more
-                for path in created:
-                    path.rmdir()
-        raise
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ _OTHER_NAMES = {
     "state": "shape",
     "minimum_documents": "min_df",
     "maximum_documents": "max_df",
+    "fraction": "test",
 }
 # What stands for any value in a message.
 _ANY = "…"

@@ -21,14 +21,18 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Logistic regression on a million rows; a network; ratings; right and wrong samplers side by side."""
+    from fokker._core.keys import checked_seed
     from fokker._core.state import nearest
+    from fokker.cli.folders import made_folder
     from fokker.demo import DEMOS
 
     if name not in DEMOS:
         raise CommandError(
             f"the demonstrations are {', '.join(DEMOS)}, not {name!r}.{nearest(name, list(DEMOS))}"
         )
-    DEMOS[name](out, seed, console)
+    checked_seed(seed)
+    with made_folder(out):
+        DEMOS[name](out, seed, console)
 
 
 def reproduce(
@@ -44,6 +48,7 @@ def reproduce(
     data_dir: DataFolder = None,
 ) -> None:
     """Reproduce an experiment from the papers; exit code 1 if a claim does not hold."""
+    from fokker.cli.folders import made_folder
     from fokker.lab.experiments import EXPERIMENTS
     from fokker.lab.experiments import reproduce as run
 
@@ -54,7 +59,8 @@ def reproduce(
     folder = Path(f"fokker-{name}") if out is None else out
     if name in EXPERIMENTS:
         show_error(f"reproducing {name}{' in a quick version' if quick else ''}; writing to {folder}")
-    result = run(name, folder, quick=quick, seeds=seeds, data_dir=data_dir)
+    with made_folder(folder):
+        result = run(name, folder, quick=quick, seeds=seeds, data_dir=data_dir)
     console.print(result.table())
     files = ["result.json", *result.figures]
     written = ", ".join(str(folder / name) for name in files[:_MAX_FILES_LISTED])

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fokker._core.digits import percent
 from fokker.cli.console import show, show_error
 from fokker.cli.flags import CommandError, translated
 from fokker.cli.lda_options import option
@@ -37,17 +36,22 @@ def infer(
         str | None, option("The key of the text in a JSON object, or its column in a table.", "text")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
 ) -> None:
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
+    from fokker._core.digits import percent  # with NumPy, which the command line starts without
+    from fokker._core.paths import as_file
+    from fokker.cli.folders import check_not_replaced
     from fokker.models.topics.model import Model, top_words
     from fokker.run.progress import Progress
 
+    if out is not None:  # before the work, not after it
+        _check_name(as_file(out, "out"))
+        check_not_replaced(out, overwrite)
     if not text:
         if format is not None or key is not None:
             raise CommandError("--format and --key are of TEXT…, which is not given: leave them out.")
         out = out or _folder_of_run(model) / _ALL_MIXTURES
-    if out is not None:
-        _check_name(out)
     loaded = Model.load(model)
     words = top_words(loaded.mean, _WORDS)
     topic_names = loaded.settings.topic_names
@@ -87,6 +91,7 @@ def export(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Write files that other tools read, with the mixtures of all documents of the run."""
+    from fokker.cli.folders import made_folder
     from fokker.models.topics.export import TOOLS, Exported, write
     from fokker.models.topics.model import Model
     from fokker.run.progress import Progress
@@ -95,11 +100,11 @@ def export(
         raise ValueError(f"the tools are {', '.join(TOOLS)}, not {tool!r}.")
     loaded = Model.load(model)
     folder = _folder_of_run(model)
-    corpus = loaded.open_run(folder)
-    with Progress("inferring mixtures", corpus.size, unit="documents") as progress:
+    corpus, target = loaded.open_run(folder), out or folder / tool
+    with made_folder(target), Progress("inferring mixtures", corpus.size, unit="documents") as progress:
         exported = Exported.of(loaded, corpus, seed, progress.update)
         progress.start_part(f"writing files for {tool}", unit=None)
-        paths = write(exported, tool, out or folder / tool)
+        paths = write(exported, tool, target)
     if summary := corpus.tally.sentence():
         show_error(translated(summary))
     repeat_problems(folder)

@@ -68,26 +68,28 @@ def trends(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """The prevalence of topics by date or group, with intervals: a table, a plot and a CSV file."""
+    from fokker.cli.folders import made_folder
     from fokker.models.topics.run_trends import run_trends
     from fokker.run.progress import Progress
 
-    with Progress("drawing the topics of all words", None, unit="documents") as progress:
-        result = run_trends(
-            folder,
-            by,
-            metadata=metadata,
-            id=id,
-            bin=None if bin is None else bin.value,
-            per=per.value,
-            sampling=not no_sampling,
-            written=written,
-            probability=probability,
-            seed=seed,
-            show=lambda completed, total: progress.update(completed, total=total),
-        )
-    _show(result)
-    repeat_problems(folder)
-    _write(result, by, out or folder)
+    with made_folder(out):
+        with Progress("drawing the topics of all words", None, unit="documents") as progress:
+            result = run_trends(
+                folder,
+                by,
+                metadata=metadata,
+                id=id,
+                bin=None if bin is None else bin.value,
+                per=per.value,
+                sampling=not no_sampling,
+                written=written,
+                probability=probability,
+                seed=seed,
+                show=lambda completed, total: progress.update(completed, total=total),
+            )
+        _show(result)
+        repeat_problems(folder)
+        _write(result, by, out or folder)
 
 
 def _show(result: "Trends") -> None:
@@ -99,7 +101,7 @@ def _show(result: "Trends") -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    if len(result.groups) > 1:
+    if result.num_clear is not None:
         show(
             f"{result.num_clear} of {len(result.topics)} topics differ clearly between groups: two intervals "
             "do not overlap. Those that differ most come first."
@@ -113,7 +115,6 @@ def _write(result: "Trends", by: str, target: Path) -> None:
     from fokker._core.files import write_atomically, write_text
     from fokker.models.topics.trends_plot import trends_figure
 
-    target.mkdir(parents=True, exist_ok=True)
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in by)
     paths = [target / f"trends-{name}.csv", target / f"trends-{name}.png"]
     write_text(paths[0], result.csv())

@@ -5,14 +5,17 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fokker._core.digits import percent
 from fokker.cli.console import show
 from fokker.cli.flags import CommandError, translated
 from fokker.cli.options import Seed, option
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from fokker.datasets.ratings import Repeated
 
+_MODEL, _REPORT = "model.npz", "report.html"
+_OVERWRITE = "Replace an existing model in the folder."
 _OF = "A table whose first column has the identifiers of {}. Texts become columns of 0 and 1."
 _COLUMNS = "Columns of that table to use. Default: all."
 _THREE = "The columns of user, item and rating: names, or places from 0. Default: by their usual names."
@@ -34,60 +37,74 @@ def ratings(
     repeated: Annotated[str, option(_REPEATED)] = "refuse",
     user: Annotated[str | None, option("The identifier of a user to recommend items to.")] = None,
     out: Annotated[Path, option("Folder for model.npz and report.html.")] = Path("fokker-ratings"),
+    overwrite: Annotated[bool, option(_OVERWRITE, None, "--overwrite")] = False,
     seed: Seed = 0,
 ) -> None:
     """Learn who likes what from ratings: error and coverage on held-out ratings, a report, a model."""
-    from fokker.datasets.features import read_features
+    from fokker._core.digits import percent  # with NumPy, which the command line starts without
+    from fokker._core.keys import checked_seed
+    from fokker.cli.folders import check_not_replaced, made_folder
     from fokker.datasets.ratings import read_ratings
     from fokker.models.factorisation.estimator import Factorisation
     from fokker.models.factorisation.report import coverage, verdict_of
 
-    everything = read_ratings(source, columns=_three(columns), repeated=cast("Repeated", repeated))
-    train, held_out = everything.split(test, seed=seed)
-    features = {}
-    for name, path, columns in (
-        ("user_features", user_features, user_columns),
-        ("item_features", item_features, item_columns),
-    ):
-        flag = f"--{name.removesuffix('_features')}-columns"
-        if path is None and columns is not None:
+    checked_seed(seed)
+    check_not_replaced(out, overwrite, _MODEL, _REPORT)
+    with made_folder(out):
+        everything = read_ratings(source, columns=_three(columns), repeated=cast("Repeated", repeated))
+        train, held_out = everything.split(test, seed=seed)
+        features = {
+            **_features("user", user_features, user_columns),
+            **_features("item", item_features, item_columns),
+        }
+        known = {str(name): name for name in train.user_names.tolist()}
+        if user is not None and user not in known:
             raise CommandError(
-                f"{flag} {columns}: it is for --{name.replace('_', '-')} FILE, which is not given."
+                f"--user {user}: the ratings have no such user; their identifiers look like "
+                f"{next(iter(known))}."
             )
-        if path is not None:
-            chosen = None if columns is None else columns.split(",")
-            try:
-                features[name] = read_features(path, columns=chosen)
-            except (KeyError, ValueError) as error:
-                message = str(error.args[0]).replace("columns=[…]", f"{flag} NAME,…")
-                raise CommandError(translated(message)) from None
-    known = {str(name): name for name in train.user_names.tolist()}
-    if user is not None and user not in known:
-        raise CommandError(
-            f"--user {user}: the ratings have no such user; their identifiers look like {next(iter(known))}."
-        )
-    model = Factorisation(factors, passes=passes, random_state=seed).fit(train, test=held_out, **features)
-    show(f"{len(train):,} ratings, {len(held_out):,} held out")
-    show(
-        f"RMSE {model.score(held_out):.4f}; 90 % intervals cover {percent(coverage(model, held_out, 0.9), 1)}"
-    )
-    show(str(verdict_of(model, held_out)))
-    chosen_user = None if user is None else known[user]
-    if user is not None:
-        show(f"for {user}, with 90 % intervals of the expected rating:")
-    for r in [] if user is None else model.recommend(chosen_user):
-        show(f"  {r.mean:.2f} ({r.interval[0]:.2f} to {r.interval[1]:.2f})  {r.item}  {r.title}".rstrip())
-    out.mkdir(parents=True, exist_ok=True)
-    model.save(out / "model.npz")
-    model.report(out / "report.html", test=held_out, user=chosen_user)
-    show(f"wrote {out / 'model.npz'} and {out / 'report.html'}")
+        model = Factorisation(factors, passes=passes, random_state=seed).fit(train, test=held_out, **features)
+        show(f"{len(train):,} ratings, {len(held_out):,} held out")
+        covered = percent(coverage(model, held_out, 0.9), 1)
+        show(f"RMSE {model.score(held_out):.4f}; 90 % intervals cover {covered}")
+        show(str(verdict_of(model, held_out)))
+        chosen_user = None if user is None else known[user]
+        if user is not None:
+            show(f"for {user}, with 90 % intervals of the expected rating:")
+        for r in [] if user is None else model.recommend(chosen_user):
+            show(f"  {r.mean:.2f} ({r.interval[0]:.2f} to {r.interval[1]:.2f})  {r.item}  {r.title}".rstrip())
+        model.save(out / _MODEL)
+        model.report(out / _REPORT, test=held_out, user=chosen_user)
+    show(f"wrote {out / _MODEL} and {out / _REPORT}")
+
+
+def _features(whose: str, path: Path | None, columns: str | None) -> "dict[str, DataFrame]":
+    """The features of users or of items as an argument of `Factorisation.fit`; none without a file."""
+    from fokker.datasets.features import read_features
+
+    flag = f"--{whose}-columns"
+    if path is None:
+        if columns is not None:
+            raise CommandError(f"{flag} {columns}: it is for --{whose}-features FILE, which is not given.")
+        return {}
+    chosen = None if columns is None else _names(columns)
+    try:
+        return {f"{whose}_features": read_features(path, columns=chosen)}
+    except (KeyError, ValueError) as error:
+        message = str(error.args[0]).replace("columns=[…]", f"{flag} NAME,…")
+        raise CommandError(translated(message)) from None
+
+
+def _names(text: str) -> list[str]:
+    """Names with commas between them, and perhaps spaces."""
+    return [name.strip() for name in text.split(",")]
 
 
 def _three(given: str | None) -> tuple[str, str, str] | tuple[int, int, int] | None:
     """The columns of user, item and rating, by their names or places."""
     if given is None:
         return None
-    names = [name.strip() for name in given.split(",")]
+    names = _names(given)
     if len(names) != 3:
         raise CommandError(f"--columns {given}: name three columns, as in --columns user,item,rating.")
     user, item, rating = names

@@ -151,7 +151,8 @@ def sample(
     143, 129 and 130; after a kill at most the last second is lost. `fokker resume FOLDER` continues it too.
     """
     from fokker.cli.call import print_estimate, run_sampler
-    from fokker.cli.execution import made_folder, replacing_run
+    from fokker.cli.execution import replacing_run
+    from fokker.cli.folders import made_folder
     from fokker.cli.settings import parse_quantiles
     from fokker.run.processes import join
 
@@ -245,6 +246,7 @@ def predict(
     from fokker._core.precision import computing_in
     from fokker.cli.call import data_of_run, read_data
     from fokker.cli.execution import doubts_about
+    from fokker.cli.folders import check_not_replaced
     from fokker.cli.model_file import Model
     from fokker.cli.predictions import draws_of, open_with_theta, predictor, write_predictions
     from fokker.cli.settings import MODEL, parse_quantiles
@@ -253,8 +255,7 @@ def predict(
     probabilities = parse_quantiles(quantiles)
     if out.is_dir():
         raise CommandError(f"--out {out} is a folder: give the name of a file.")
-    if out.exists() and not overwrite:
-        raise CommandError(f"--out {out} exists already: give another name, or --overwrite.")
+    check_not_replaced(out, overwrite)
     options = read_command(folder, model, data)
     doubts = doubts_about(folder)
     if doubts is not None:

@@ -56,7 +56,7 @@ def studio(
 
 
 def _record(file: Path) -> None:
-    if file.suffix != ".html" or not file.parent.is_dir():
+    if file.suffix != ".html" or not file.parent.is_dir() or file.is_dir():
         raise CommandError(f"--gallery {file} must be a file named *.html in a folder that exists.")
     from fokker.studio.gallery import gallery
 

@@ -35,34 +35,53 @@ def read_features(path: str | Path, *, columns: Sequence[str] | None = None) -> 
     """
     import pandas
 
-    from fokker.rows.table import ColumnError, read_table
+    from fokker._core.state import nearest
+    from fokker.rows.table import ColumnError, columns_of, read_table
 
     path = Path(path).expanduser()
-    table = read_table([str(path)])
-    key, *others = table.order
+    problems = {name: column.problem for name, column in columns_of(str(path)).items()}
+    if not problems:
+        raise ValueError(f"{path} has no columns.")
+    key, *others = problems
     chosen = list(others if columns is None else columns)
+    if not chosen:
+        raise ValueError(
+            f"columns=[] chooses none: give names of {listed(others)}."
+            if others
+            else f"{path} has the column {key!r} alone, of identifiers: add columns of features after it."
+        )
     for name in chosen:
-        if name not in table.order:
-            table[name]  # raises, and names what is there
-    texts = {name: table.about.problems[name] for name in (key, *chosen) if name not in table}
-    coded = read_table([str(path)], categories=dict.fromkeys(texts), may_be_missing=texts) if texts else table
+        if name not in problems:
+            raise ColumnError(
+                f"{path} has no column {name!r}.{nearest(name, list(problems))} Its columns are "
+                f"{listed(list(problems))}."
+            )
+    texts = {name: problem for name in (key, *chosen) if (problem := problems[name]) is not None}
+    table = read_table(
+        [str(path)], columns=[key, *chosen], categories=dict.fromkeys(texts), may_be_missing=texts
+    )
     for name, problem in texts.items():
-        labels = coded.labels[name]
-        if np.any(coded[name] < 0) or all(map(is_number, labels)):
+        labels = table.labels[name]
+        are_numbers = all(map(is_number, labels))
+        if np.any(table[name] < 0) and (name == key or not are_numbers):
+            missing = columns_of(str(path), [name])[name].missing_texts()
+            instead = "the identifier there" if name == key else "a text there, such as unknown"
+            raise ColumnError(f"{missing}: remove these rows, or write {instead}.")
+        if are_numbers:
             raise ColumnError(problem)
-        if name != key and len(labels) > max(20, coded.size // 4):
+        if name != key and len(labels) > max(20, table.size // 4):
             raise ValueError(
-                f"the column {name!r} of {path} has {len(labels):,} different texts in {coded.size:,} rows: "
+                f"the column {name!r} of {path} has {len(labels):,} different texts in {table.size:,} rows: "
                 f"too many to learn from. Choose others by columns=[…] from {listed(others)}."
             )
     parts = [
-        _indicators(name, coded[name], coded.labels[name])
+        _indicators(name, table[name], table.labels[name])
         if name in texts
         else pandas.DataFrame({name: table[name]})
         for name in chosen
     ]
     frame = pandas.concat(parts, axis=1)
-    keys = np.array(coded.labels[key])[coded[key]] if key in texts else table[key]
+    keys = np.array(table.labels[key])[table[key]] if key in texts else table[key]
     return frame.set_axis(pandas.Index(keys, name=key))
 
 

@@ -56,10 +56,19 @@ class Column:
         return value.replace(".", " ").replace(",", ".")
 
     def _missing_problem(self, count: int, first: int) -> str:
+        advice = "remove these rows, or put a number there and add a column that marks them."
+        return f"{self._missing_words(count, first)}: {advice}"
+
+    def _missing_words(self, count: int, first: int) -> str:
         return (
             f"the column {self.name!r} has {count:,} missing value{'s' if count > 1 else ''}, first in "
-            f"{self._line(first)}: remove these rows, or put a number there and add a column that marks them."
+            f"{self._line(first)}"
         )
+
+    def missing_texts(self) -> str:
+        """How many values of a column of texts are missing, and in which line the first is."""
+        numbers = np.concatenate([_numbered(values, {}) for values in self._pieces()])
+        return self._missing_words(int((numbers < 0).sum()), int(np.argmax(numbers < 0)))
 
     def _text_problem(self, values: np.ndarray) -> str:
         if values.dtype.kind not in "OUST" or values.ndim != 1:

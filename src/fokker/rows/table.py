@@ -227,6 +227,12 @@ def read_table(
     return Columns(read, about)
 
 
+def columns_of(file: str, texts: Collection[str] = ()) -> dict[str, Column]:
+    """All columns of a file in their order, also those that cannot be used; `texts`: to read as texts."""
+    columns = _read_file(file, None, set(texts), (), TextFormat())
+    return {name: column for name, column in columns.items() if column is not None}
+
+
 class _Gathered:
     """The columns of all files so far: those that can be used, and why the others cannot.
 

@@ -81,7 +81,7 @@ def _binned(texts: np.ndarray, places: np.ndarray, by: str, bin: Bin) -> list[st
         since_1970 = days(by, texts, lambda row: f"document {int(places[row]) + 1}")
     except ValueError as error:
         raise ValueError(
-            f"bin={bin!r}: {str(error).removeprefix(f'dates=[{by!r}]: ')} Or leave bin out to take the "
+            f"bin={bin!r}: {str(error).removeprefix(f'dates=[{by!r}]: ')} Or give bin=None to take the "
             "values as they are."
         ) from None
     dates = np.floor(since_1970).astype("datetime64[D]")

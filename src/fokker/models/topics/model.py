@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
+from fokker._core.keys import checked_seed
 from fokker.corpora import Corpus, Documents, Vocabulary, open_corpus
 from fokker.models.topics.evaluate import mixtures
 from fokker.models.topics.files import stored_reading
@@ -93,6 +94,7 @@ class Model:
 
     def mixtures(self, documents: Documents, seed: int = 0) -> np.ndarray:
         """E[π_dk] of new documents (D, K), averaged over the draws of β."""
+        checked_seed(seed)
         per_draw = (
             mixtures(
                 documents,

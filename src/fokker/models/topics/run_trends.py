@@ -84,7 +84,7 @@ def run_trends(
     if not num_matched:
         raise ValueError(
             f"no document of the run has a value in {metadata}: the column id={id!r} must have the names of "
-            f"the documents as {MIXTURES} has them, or leave id out where the rows are in their order."
+            f"the documents as {MIXTURES} has them, or give id=None where the rows are in their order."
         )
     result = sums.result(model.settings.topic_names, words)
     return replace(result, notes=(*result.notes, *matched.sentences()))
@@ -204,7 +204,7 @@ def _add_written(folder: Path, sums: TrendSums, codes: _Matched) -> int:
     """Add the mixtures of the file of the run; return how many documents have a group."""
     path = folder / MIXTURES
     if not path.is_file():
-        raise ValueError(f"there is no {path}: the run wrote no mixtures; leave written out.")
+        raise ValueError(f"there is no {path}: the run wrote no mixtures: give written=False.")
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[1:]
     places, names = np.array([int(row[0]) for row in rows]), tuple(row[1] for row in rows)

@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from fokker._core.keys import checked_seed
 from fokker.models.topics.draws import attainable_probability, credible_bounds, draws_needed
 from fokker.models.topics.files import csv_text
 from fokker.models.topics.groups import Groups
@@ -36,7 +37,8 @@ class Trends:
     `by`: what the groups are. `groups` (G): their labels. `is_ordered`: whether they are numbers or dates.
     `topics` (K): the names of the topics, and `words`: the first of each. `documents` (G,): how many there
     are. `mean`, `low`, `high` (G, K): prevalence with its bounds, of `probability` between them; NaN for a
-    bound that cannot be known, of a group of one document. `notes`: what the bounds include, in words.
+    bound that cannot be known, of a group of one document. `includes`: what the bounds include, of
+    "posterior" and "documents"; with neither they are the prevalence itself. `notes`: the same in words.
     """
 
     by: str
@@ -49,6 +51,7 @@ class Trends:
     low: np.ndarray
     high: np.ndarray
     probability: float
+    includes: tuple[Literal["posterior", "documents"], ...]
     notes: tuple[str, ...]
 
     @property
@@ -66,9 +69,18 @@ class Trends:
         return np.argsort(-distance.max((0, 1)), kind="stable")
 
     @property
-    def num_clear(self) -> int:
-        """The number of topics with two groups whose intervals do not overlap."""
-        return int(np.sum(np.nanmax(self.low, 0) > np.nanmin(self.high, 0))) if len(self.groups) > 1 else 0
+    def has_interval(self) -> np.ndarray:
+        """Whether the bounds of each group (G,) are known and include something."""
+        return np.isfinite(self.low).all(1) & bool(self.includes)
+
+    @property
+    def num_clear(self) -> int | None:
+        """The number of topics with two groups whose intervals do not overlap.
+
+        None where fewer than two groups have an interval that includes something: that says nothing then.
+        """
+        low, high = self.low[self.has_interval], self.high[self.has_interval]
+        return int(np.sum(low.max(0) > high.min(0))) if len(low) > 1 else None
 
     def csv(self) -> str:
         """One row per group and topic."""
@@ -79,7 +91,8 @@ class Trends:
                 int(self.documents[g]),
                 topic,
                 " ".join(self.words[k]),
-                *("" if np.isnan(x[g, k]) else f"{x[g, k]:.6f}" for x in (self.mean, self.low, self.high)),
+                f"{self.mean[g, k]:.6f}",
+                *(f"{x[g, k]:.6f}" if self.has_interval[g] else "" for x in (self.low, self.high)),
             )
             for g, group in enumerate(self.groups)
             for k, topic in enumerate(self.topics)
@@ -119,6 +132,7 @@ class TrendSums:
             raise ValueError(f"per must be 'words' or 'documents'; {per!r} was given.")
         if not 0 < probability < 1:
             raise ValueError(f"probability must be between 0 and 1; {probability!r} was given.")
+        checked_seed(seed)
         self.groups, self.per, self.sampling, self.probability = groups, per, sampling, probability
         self._replicates = (_REPLICATES if draws > 1 else _REPLICATES_ALONE) if sampling else 0
         self._generators = [np.random.Generator(np.random.Philox([seed, i])) for i in range(draws)]
@@ -173,8 +187,15 @@ class TrendSums:
             np.minimum(low, mean),
             np.maximum(high, mean),
             probability,
+            self._includes,
             self._notes(n, probability),
         )
+
+    @property
+    def _includes(self) -> tuple[Literal["posterior", "documents"], ...]:
+        """What the bounds include."""
+        posterior: tuple[Literal["posterior"], ...] = ("posterior",) if len(self._generators) > 1 else ()
+        return (*posterior, "documents") if self.sampling else posterior
 
     def _notes(self, n: np.ndarray, probability: float) -> tuple[str, ...]:
         draws = len(self._generators)
@@ -183,10 +204,14 @@ class TrendSums:
         without = [] if draws > 1 else ["the posterior of the topics"]
         without += [] if self.sampling else ["the sampling of documents: they are of these documents alone"]
         share = "all words of a group" if self.per == "words" else "a document, on average over a group"
-        notes = [
-            f"Prevalence is the share of a topic in {share}. The {100 * probability:.3g} % intervals include "
-            f"{' and '.join(parts) or 'nothing'}{', not ' + ' nor '.join(without) if without else ''}."
-        ]
+        left_out = ", not " + " nor ".join(without) if without else ""
+        notes = [f"Prevalence is the share of a topic in {share}."]
+        notes[0] += (
+            f" The {100 * probability:.3g} % intervals include {' and '.join(parts)}{left_out}."
+            if parts
+            else " Whether topics differ clearly between groups cannot be said: there are no intervals, "
+            "without the posterior of the topics and the sampling of documents."
+        )
         if self.sampling and (few := int(np.sum(n < 2))):
             notes.append(f"{few} of the groups have one document, of which no interval can be known.")
         if missing := self._num_missing:
@@ -212,9 +237,9 @@ def _bounds(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndar
         low, high = credible_bounds(values, probability)
         return low.mean(0), high.mean(0), probability
     if replicates == 1:
-        probability = attainable_probability(draws)
-        low, high = credible_bounds(values, probability)
-        return low[0], high[0], probability
+        attainable = attainable_probability(draws)
+        low, high = credible_bounds(values, attainable)
+        return low[0], high[0], attainable or probability  # of one draw they are no bounds
     tail = (1 - probability) / 2
     low, high = np.quantile(values, [tail, 1 - tail], axis=(0, 1))
     return low, high, probability

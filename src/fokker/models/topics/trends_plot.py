@@ -43,8 +43,9 @@ def trends_figure(trends: Trends, topics: int = _MAX_PLOTTED) -> Figure:
         panel.title.set_fontsize(8)
     for panel in panels[len(chosen) :]:
         panel.set_axis_off()
+    intervals = f", {percent(trends.probability)} intervals" if trends.includes else ""
     figure.suptitle(
-        f"Prevalence of topics by {trends.by}, {percent(trends.probability)} intervals",
+        f"Prevalence of topics by {trends.by}{intervals}",
         fontsize=10,
         x=0.01,
         ha="left",
@@ -61,9 +62,9 @@ def trends_table(trends: Trends) -> tuple[list[str], list[list[str]]]:
         cells = [
             f"{100 * trends.mean[g, k]:.1f} "
             + (
-                "[–]"
-                if np.isnan(trends.low[g, k])
-                else f"[{100 * trends.low[g, k]:.1f}, {100 * trends.high[g, k]:.1f}]"
+                f"[{100 * trends.low[g, k]:.1f}, {100 * trends.high[g, k]:.1f}]"
+                if trends.has_interval[g]
+                else "[–]"
             )
             for g in shown
         ]
