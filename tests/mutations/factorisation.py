@@ -271,6 +271,18 @@ MUTATIONS = [
                 "squared_residuals_are_those_of_all_pairs",
             ),
             (
+                "np.setdiff1d(test[1][test[0] == user], own)",
+                "np.unique(test[1][test[0] == user])",
+                "held-out pairs that were fitted too are misses",
+                "pairs_that_are_known_count_neither_as_hits_nor_as_misses",
+            ),
+            (
+                "    if not recalls:",
+                "    if False:",
+                "the ranking of no pairs is nan",
+                "pairs_that_are_known_count_neither_as_hits_nor_as_misses",
+            ),
+            (
                 "discount[:most].sum()",
                 "discount.sum()",
                 "NDCG of users with few items is below 1 at best",
