@@ -222,6 +222,20 @@ MUTATIONS = [
                 "rows_without_ratings_are_drawn_with_the_covariance_and_the_noise_of_their_table",
             ),
             (
+                "features.py",
+                "if given and stored(given) != given:",
+                "if False:",
+                "an item that only has features takes the name of another",
+                "new_identifiers_that_would_become_others_are_refused",
+            ),
+            (
+                "minibatches.py",
+                "jnp.asarray(shifts[numbers].astype(np.float32))",
+                "jnp.asarray(0 * shifts[numbers].astype(np.float32))",
+                "a rating in a minibatch depends on its rows without what features add",
+                "minibatches_move_rows_without_what_features_add",
+            ),
+            (
                 "predict.py",
                 "(prior.mean + x @ prior.link)",
                 "prior.mean",
