@@ -2,6 +2,7 @@
 
 import copy
 import datetime
+import math
 import pickle
 import uuid
 
@@ -692,6 +693,41 @@ def test_calibration_is_that_which_labels_were_drawn_with():
     fitted = metrics.fitted_calibration(np.array([[0.9, 0.1]]), np.array([0]))
     assert 1 < fitted.sharpness < 2
     assert fitted.label_noise < 0.05
+
+
+def _calibration_losses(p, labels, log_powers, log_odds):
+    """-log p(labels) and the prior, of every pair of log β and log odds of ε."""
+    rows = np.arange(len(labels))
+    chosen = np.stack([metrics.Calibration(math.exp(b)).of(p)[rows, labels] for b in log_powers])
+    noise = special.expit(log_odds)
+    mixed = chosen[:, None] + noise[:, None] * (1 / p.shape[1] - chosen[:, None])
+    prior = log_powers[:, None] ** 2 / 2 + (log_odds + 4) ** 2 / 8
+    return prior - np.log(np.maximum(mixed, np.finfo(np.float32).tiny)).sum(-1)
+
+
+def test_a_fitted_calibration_is_the_best_of_a_fine_grid():
+    """Also where there are two optima, as of few rows: one that is better by 1e-4 is not to be missed."""
+    log_powers, log_odds = np.linspace(-3, 3, 61), np.linspace(-9, 4, 53)
+    # Those of the second row need the second start, and those of the third row the third.
+    for seed in (
+        *range(100),
+        *(633, 1190, 1402),
+        *(386, 466, 823),
+    ):
+        rng = np.random.default_rng(seed)
+        rows, classes = rng.choice([10, 20, 60]), rng.choice([2, 3, 10])
+        p = rng.dirichlet(np.full(classes, rng.choice([0.02, 0.1, 0.3, 1.0])), rows)
+        true = metrics.Calibration(math.exp(0.7 * rng.normal()), rng.choice([0.0, 0.02, 0.2]))
+        labels = (rng.uniform(size=(rows, 1)) > np.cumsum(true.of(p), 1)).sum(1).clip(0, classes - 1)
+        fitted = metrics.fitted_calibration(p, labels)
+        x = math.log(fitted.sharpness), special.logit(fitted.label_noise)
+        loss = _calibration_losses(p, labels, *(np.array([value]) for value in x))
+        assert loss <= _calibration_losses(p, labels, log_powers, log_odds).min() + 1e-4
+    # The first simplex of SciPy is narrow in log β, and collapsed at 1.025 here.
+    rng = np.random.default_rng(7)
+    p = rng.dirichlet([0.3, 0.3], 100)
+    labels = (rng.uniform(size=100) > metrics.Calibration(2.0).of(p)[:, 0]).astype(int)
+    assert metrics.fitted_calibration(p, labels).sharpness == pytest.approx(1.957, abs=0.01)
 
 
 def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_path):
