@@ -1,5 +1,6 @@
 """A factorisation of counts: its conditional against dense normal equations, its order, what it refuses."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fokker.models.factorisation.features import with_features
 from fokker.models.factorisation.hyperparameters import Hyperparameters, equal_noise
 from fokker.models.factorisation.implicit import ImplicitChain, as_rated, for_new_users, ranking_of
 from fokker.models.factorisation.predict import draw_new_users
+from fokker.models.factorisation.report import verdict_of
 
 ALPHA, TAU = 0.7, 3.0
 
@@ -107,6 +109,43 @@ def test_recall_and_ndcg_are_those_of_a_hand():
     second = 1 / np.log2(3)
     assert found.recall == pytest.approx((0.5 + 1) / 2)
     assert found.ndcg == pytest.approx((second / (1 + second) + 1) / 2)
+
+
+def test_pairs_that_are_known_count_neither_as_hits_nor_as_misses():
+    known = Ratings(np.array([0, 1, 1]), np.array([0, 3, 4]), np.ones(3), np.arange(3), np.arange(5))
+    scores = np.array([[9.0, 5, 4, 3, 2], [1.0, 2, 3, 4, 5], [5.0, 4, 3, 2, 1]])
+
+    def ranking(test, count):
+        return ranking_of(lambda user: scores[user], known, np.array(test).T, count)
+
+    # Item 0 of user 0 is known, and cannot be recommended: item 1 is all that there is to find.
+    assert ranking([(0, 0), (0, 1)], 1) == (1.0, 1.0)
+    # Nor does a user count of whom everything is known.
+    assert ranking([(0, 2), (1, 3), (1, 4)], 1) == (0.0, 0.0)
+    # Of the five items user 1 may be recommended three: the others are no hits where there is room for them.
+    assert ranking([(1, 0), (1, 3)], 5) == pytest.approx((1.0, 1 / np.log2(4)))
+    for test, reason in (
+        ([(0, 0), (1, 3)], "the user has each of them in the fitted data too"),
+        (np.empty((0, 2), int), "there are none"),
+    ):
+        with pytest.raises(ValueError, match=f"no held-out pair to recommend: {reason}. Give pairs"):
+            ranking(test, 2)
+
+
+def test_repeated_plays_are_ranked_by_their_new_pairs(fitted, tmp_path):
+    """A pair that was fitted is played again: the ranking is that of the pairs that were not."""
+    model, train, test = fitted
+    again = replace(
+        test,
+        users=np.append(test.users, train.users),
+        items=np.append(test.items, train.items),
+        values=np.append(test.values, train.values),
+    )
+    assert model.ranking(again) == model.ranking(test)
+    assert verdict_of(model, again) == verdict_of(model, test)
+    for call in (model.ranking, lambda test: model.report(tmp_path / "report.html", test=test)):
+        with pytest.raises(ValueError, match="no held-out pair to recommend"):
+            call(train)
 
 
 def made(users: int = 80, items: int = 60) -> Any:

@@ -2,6 +2,7 @@
 
 import copy
 import datetime
+import math
 import pickle
 import uuid
 
@@ -29,6 +30,7 @@ from fokker.models.network.report import stages
 from fokker.models.network.settings import StepSettings
 from fokker.models.network.training import Lengths, NetworkPosterior
 from fokker.run import lockstep
+from interrupted import interrupt_at
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(60, 3)).astype(np.float32)
@@ -694,6 +696,41 @@ def test_calibration_is_that_which_labels_were_drawn_with():
     assert fitted.label_noise < 0.05
 
 
+def _calibration_losses(p, labels, log_powers, log_odds):
+    """-log p(labels) and the prior, of every pair of log β and log odds of ε."""
+    rows = np.arange(len(labels))
+    chosen = np.stack([metrics.Calibration(math.exp(b)).of(p)[rows, labels] for b in log_powers])
+    noise = special.expit(log_odds)
+    mixed = chosen[:, None] + noise[:, None] * (1 / p.shape[1] - chosen[:, None])
+    prior = log_powers[:, None] ** 2 / 2 + (log_odds + 4) ** 2 / 8
+    return prior - np.log(np.maximum(mixed, np.finfo(np.float32).tiny)).sum(-1)
+
+
+def test_a_fitted_calibration_is_the_best_of_a_fine_grid():
+    """Also where there are two optima, as of few rows: one that is better by 1e-4 is not to be missed."""
+    log_powers, log_odds = np.linspace(-3, 3, 61), np.linspace(-9, 4, 53)
+    # Those of the second row need the second start, and those of the third row the third.
+    for seed in (
+        *range(100),
+        *(633, 1190, 1402),
+        *(386, 466, 823),
+    ):
+        rng = np.random.default_rng(seed)
+        rows, classes = rng.choice([10, 20, 60]), rng.choice([2, 3, 10])
+        p = rng.dirichlet(np.full(classes, rng.choice([0.02, 0.1, 0.3, 1.0])), rows)
+        true = metrics.Calibration(math.exp(0.7 * rng.normal()), rng.choice([0.0, 0.02, 0.2]))
+        labels = (rng.uniform(size=(rows, 1)) > np.cumsum(true.of(p), 1)).sum(1).clip(0, classes - 1)
+        fitted = metrics.fitted_calibration(p, labels)
+        x = math.log(fitted.sharpness), special.logit(fitted.label_noise)
+        loss = _calibration_losses(p, labels, *(np.array([value]) for value in x))
+        assert loss <= _calibration_losses(p, labels, log_powers, log_odds).min() + 1e-4
+    # The first simplex of SciPy is narrow in log β, and collapsed at 1.025 here.
+    rng = np.random.default_rng(7)
+    p = rng.dirichlet([0.3, 0.3], 100)
+    labels = (rng.uniform(size=100) > metrics.Calibration(2.0).of(p)[:, 0]).astype(int)
+    assert metrics.fitted_calibration(p, labels).sharpness == pytest.approx(1.957, abs=0.01)
+
+
 def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_path):
     rng = np.random.default_rng(0)
     # With names, of which those that are left out know nothing: there is no warning.
@@ -744,14 +781,17 @@ def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)).astype(np.float32)
     y = np.where(X[:, 0] > 0, "right", "left")
-    quick = {"passes": 40, "burn_in_passes": 20, "warm_start_passes": 200, "draws": 4, "progress": False}
-    predicted, fitted, calibrated = [], [], []
+    quick = {"passes": 400, "burn_in_passes": 100, "warm_start_passes": 200, "draws": 20, "progress": False}
+    predicted, fitted, calibrated, seeds, given = [], [], [], [], {}
     proba, calibration = fk.models.Network.predict_proba, metrics.fitted_calibration
 
     def predict_proba(self, rows):
         predicted.append({tuple(row) for row in rows})
         fitted.append({tuple(row) for row in self._data["x"]})
-        return proba(self, rows)
+        seeds.append(self._seed)
+        result = proba(self, rows)
+        given.update(zip(map(tuple, rows), result, strict=True))
+        return result
 
     def fitted_calibration(probabilities, labels):
         calibrated.append((probabilities, labels))
@@ -764,13 +804,14 @@ def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
     assert [len(fold) for fold in predicted] == [20, 20, 20]
     assert set.union(*predicted) == rows
     assert all(one == rows - fold for one, fold in zip(fitted, predicted, strict=True))
-    # In the order of the rows: a narrow prior is unsure, and right more often than not.
     ((probabilities, labels),) = calibrated
-    assert np.mean(probabilities.argmax(1) == (y == "right")) > 0.8
+    np.testing.assert_array_equal(probabilities, [given[tuple(row)] for row in X])
     np.testing.assert_array_equal(labels, (y == "right").astype(int))
     assert (net.sharpness_, net.label_noise_) == calibration(probabilities, labels)
-    assert net.sharpness_ > 1.5
+    assert net.sharpness_ > 1.5  # a narrow prior is unsure
     assert len(net._data["x"]) == 60  # the draws are of all rows
+    # A warm start has the seed after that of its fit: no two runs have one.
+    assert len({net._seed, net._seed + 1, *seeds, *(seed + 1 for seed in seeds)}) == 2 * (1 + 3)
     # What is said of the columns is said once, not for every fold.
     with pytest.warns(UserWarning, match="StandardScaler") as warned:
         fk.models.Network([3], prior=0.3, calibration=2, learning_rate=1e-4, **quick).fit(50 * X, y)
@@ -780,6 +821,10 @@ def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
     predicted.clear()
     assert fk.models.Network([3], prior=0.3, **quick).fit(X, y).sharpness_ > 1
     assert [len(fold) for fold in predicted] == [12, 12]
+    # A number of folds that is given predicts all rows.
+    predicted.clear()
+    fk.models.Network([3], prior=0.3, calibration=3, **quick).fit(X, y)
+    assert [len(fold) for fold in predicted] == [20, 20, 20]
 
 
 def test_folds_are_the_default_where_a_fit_to_fewer_rows_knows_no_others():
@@ -817,16 +862,29 @@ def test_a_fit_with_other_numbers_compiles_no_steps(monkeypatch):
     assert steps_of[1] == pytest.approx((0.01 / 60) ** 0.5) != steps_of[0]
 
 
-def test_an_interrupted_calibration_keeps_the_draws(monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
+def test_an_interrupted_calibration_keeps_the_draws(monkeypatch, foreground):
+    """Ctrl-C while the first fold is sampled: its run returns the draws that it has, and is not used."""
+    run, traces = NetworkPosterior.run, []
 
-    monkeypatch.setattr("fokker.models.network.calibration.calibrated_by_folds", interrupted)
+    def interrupted(self, *given, **settings):
+        if len(traces) == 3:  # after the warm starts of the fit and of the fold, and the draws of the fit
+            interrupt_at(monkeypatch, "_send", 1)
+        traces.append(run(self, *given, **settings))
+        return traces[-1]
+
+    monkeypatch.setattr(NetworkPosterior, "run", interrupted)
     X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
-    quick = {"passes": 4, "burn_in_passes": 2, "warm_start_passes": 2, "draws": 4, "progress": False}
-    with pytest.warns(UserWarning, match="the fits of the calibration were interrupted"):
+    quick = {"passes": 4000, "burn_in_passes": 0, "warm_start_passes": 2, "draws": 400, "progress": False}
+    with pytest.warns(UserWarning, match="of the calibration were interrupted, and it is not") as warned:
         net = fk.models.Network([3], calibration=3, **quick).fit(X, X[:, 0] > 0)
-    assert net.sharpness_ == 1
+    assert len(warned) == 1
+    *_, trace = traces
+    assert len(traces) == 4
+    assert trace.was_interrupted
+    assert 0 < jax.tree.leaves(trace.draws)[0].shape[1] < 200
+    assert (net.sharpness_, net.label_noise_) == metrics.Calibration()
+    assert net.stopped_ is None
+    assert jax.tree.leaves(net.draws_)[0].shape[0] == 2 * 400
     assert net.predict_proba(X).shape == (60, 2)
 
 

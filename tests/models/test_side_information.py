@@ -205,6 +205,9 @@ def test_minibatches_move_rows_without_what_features_add(monkeypatch):
             np.testing.assert_allclose(table, before[name], atol=1e-4)
         position = np.asarray(move.state.position["users"])
         np.testing.assert_allclose(position, before["users"] - given["users"].rows @ link, atol=1e-4)
+        data, added = move._target(chain).data, given["users"].rows @ link
+        np.testing.assert_allclose(data["shift of users"], added[chain.users], rtol=1e-5)
+        assert "shift of items" not in data  # which have no features
     rows = {name: jnp.asarray(g.normal(size=3)) for name in ("users", "items")}
     shift = g.normal(size=3)
     datum = {"rating": 0.3, "precision": 2.0}
@@ -376,3 +379,29 @@ FRAME = pd.DataFrame({"a": [1.0, 2, 3], "b": [0, 1, 1]}, index=[1, 2, 3])
 def test_tables_of_features_that_cannot_be_used_are_refused(features, message):
     with pytest.raises((TypeError, ValueError), match=message):
         fk.models.Factorisation(1, passes=2).fit([1, 1, 2], [1, 2, 1], [1.0, 2, 3], item_features=features)
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "wrong"),
+    [
+        (["1", "2"], [2], "2, .* such as '1', and would become '2' there"),
+        (["1", "2"], ["a", 3], "3, .* such as '1', and would become '3' there"),
+        ([1, 2], [5.0, 3.5], "3.5, .* such as 1, and would become 3 there"),
+        ([1, 2], ["x"], "'x', .* such as 1: give"),
+        ([1, 2], [2**70], f"{2**70}, .* such as 1: give"),
+        ([1.5, 2.5], ["x"], "'x', .* such as 1.5: give"),
+    ],
+)
+def test_new_identifiers_that_would_become_others_are_refused(known, new, wrong):
+    """As a text "2" of a number 2, which would then be a second item "2"."""
+    ratings = Ratings.from_identifiers(np.zeros(2, int), np.array(known), np.arange(2.0))
+    features = {name: [float(place), 1.0 - place**2] for place, name in enumerate(known + new)}
+    with pytest.raises(ValueError, match=f"item_features has a row for item {wrong}.* of one type"):
+        with_features(ratings, None, features)
+
+
+def test_new_identifiers_are_stored_as_they_are_given():
+    for known, new in ((["a", "b"], ["longer", "c"]), ([1, 2], [5.0, 7]), ([1.5, 2.5], [4])):
+        ratings = Ratings.from_identifiers(np.zeros(2, int), np.array(known), np.arange(2.0))
+        features = {name: [float(place), 1.0 - place**2] for place, name in enumerate(known + new)}
+        assert with_features(ratings, None, features)[0].item_names.tolist() == known + new

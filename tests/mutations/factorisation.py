@@ -222,6 +222,20 @@ MUTATIONS = [
                 "rows_without_ratings_are_drawn_with_the_covariance_and_the_noise_of_their_table",
             ),
             (
+                "features.py",
+                "if given and stored(given) != given:",
+                "if False:",
+                "an item that only has features takes the name of another",
+                "new_identifiers_that_would_become_others_are_refused",
+            ),
+            (
+                "minibatches.py",
+                "jnp.asarray(shifts[numbers].astype(np.float32))",
+                "jnp.asarray(0 * shifts[numbers].astype(np.float32))",
+                "a rating in a minibatch depends on its rows without what features add",
+                "minibatches_move_rows_without_what_features_add",
+            ),
+            (
                 "predict.py",
                 "(prior.mean + x @ prior.link)",
                 "prior.mean",
@@ -269,6 +283,18 @@ MUTATIONS = [
                 "(1 - s) ** 2",
                 "the noise counts the zeros of pairs that were seen",
                 "squared_residuals_are_those_of_all_pairs",
+            ),
+            (
+                "np.setdiff1d(test[1][test[0] == user], own)",
+                "np.unique(test[1][test[0] == user])",
+                "held-out pairs that were fitted too are misses",
+                "pairs_that_are_known_count_neither_as_hits_nor_as_misses",
+            ),
+            (
+                "    if not recalls:",
+                "    if False:",
+                "the ranking of no pairs is nan",
+                "pairs_that_are_known_count_neither_as_hits_nor_as_misses",
             ),
             (
                 "discount[:most].sum()",

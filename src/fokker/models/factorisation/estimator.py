@@ -326,7 +326,9 @@ class Factorisation(Estimator):
 
         Returns:
             Recall, the share of held-out items among those recommended (of at most `count`), and NDCG, which
-            weighs them by their places: means over the users of `test`.
+            weighs them by their places: means over the users of `test`. A pair that was fitted too, as a
+            song that is played again, is never recommended: it counts neither as found nor as missed, and
+            users without other pairs are left out.
         """
         whole(1)("count", count)
         rows, everything = row_numbers(self._lookups, test, items), np.arange(self.ratings_.num_items)

@@ -71,9 +71,29 @@ def _covariates_of(given: object, what: str, names: np.ndarray) -> tuple[Covaria
     known = set(names.tolist())
     further = [name for name in frame.index.tolist() if name not in known]
     new = features.coordinates(values[[places[name] for name in further]])
+    return Covariates(features, features.coordinates(fitted), new), _new_names(further, names, what)
+
+
+def _new_names(given: list[Any], names: np.ndarray, what: str) -> np.ndarray:
+    """Identifiers that only the features have, to follow `names`; raise for one that would become another."""
     # Texts have the length that they need, and not that of those in the ratings.
-    kind = None if further and names.dtype.kind in "US" else names.dtype
-    return Covariates(features, features.coordinates(fitted), new), np.array(further, kind)
+    kind = None if given and names.dtype.kind in "US" else names.dtype
+
+    def stored(identifiers: list[Any]) -> list[Any]:
+        try:
+            return np.concatenate([names[:1], np.array(identifiers, kind)]).tolist()[1:]
+        except (OverflowError, TypeError, ValueError):
+            return []
+
+    if given and stored(given) != given:
+        wrong = next((name for name in given if stored([name]) != [name]), given[0])
+        other = "".join(f", and would become {name!r} there" for name in stored([wrong]))
+        raise ValueError(
+            f"{what}_features has a row for {what} {wrong!r}, which is not of the type of the identifiers in "
+            f"the ratings, such as {names.tolist()[0]!r}{other}: give both tables identifiers of one "
+            "type, as by frame.set_axis(frame.index.astype(str)) and texts in the ratings."
+        )
+    return np.array(given, kind)
 
 
 def row_of_new(given: object, features: Features) -> Float[np.ndarray, " p"]:

@@ -98,18 +98,26 @@ def ranking_of(
 ) -> Ranking:
     """Recall and NDCG among the first `count` items.
 
-    `scores(user)`: of all items; `known`: pairs that are not recommended; `test`: numbers of users and items
-    that were held out.
+    `scores(user)`: of all items; `known`: pairs that are not recommended, and so count neither as hits nor as
+    misses; `test`: numbers of users and items that were held out.
     """
     discount = 1 / np.log2(np.arange(2, count + 2))
     recalls, gains = [], []
     for user in np.unique(test[0]):
+        own = known.items[known.users == user]
+        wanted = np.setdiff1d(test[1][test[0] == user], own)
+        if not len(wanted):
+            continue
         row = np.array(scores(user), float)
-        row[known.items[known.users == user]] = -np.inf
+        row[own] = -np.inf
         best = np.argsort(-row, kind="stable")[:count]
-        wanted = np.unique(test[1][test[0] == user])
         hits = np.isin(best, wanted)
         most = min(len(wanted), count)
         recalls.append(hits.sum() / most)
         gains.append(hits @ discount[: len(hits)] / discount[:most].sum())
+    if not recalls:
+        what = "there are none" if not len(test[0]) else "the user has each of them in the fitted data too"
+        raise ValueError(
+            f"test has no held-out pair to recommend: {what}. Give pairs that are not among those fitted."
+        )
     return Ranking(float(np.mean(recalls)), float(np.mean(gains)))

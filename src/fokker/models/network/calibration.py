@@ -79,7 +79,8 @@ def calibrated(net: "Network") -> Calibration:
         return calibrated_by_folds(net, folds)
     except KeyboardInterrupt:  # nothing that was drawn is lost
         warnings.warn(
-            "the fits of the calibration were interrupted: probabilities are those of the draws.",
+            "the fits of the calibration were interrupted, and it is not finished: probabilities are those "
+            "of the draws.",
             stacklevel=5,
         )
         return Calibration()
@@ -111,12 +112,20 @@ def calibrated_by_folds(net: "Network", folds: int) -> Calibration:
     for fold in range(folds):
         out = fold_of_row == fold
         rest = np.flatnonzero(~out)[:fewest]
-        without = type(net)(**{**parameters, "random_state": (net._seed + 1 + fold) % 2**32})
+        without = type(net)(**{**parameters, "random_state": _seed_of_fold(net._seed, fold)})
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", LARGE)  # of all rows, which was said already
+            # Of all rows, which was said already; and of an interruption, which the caller tells.
+            warnings.filterwarnings("ignore", f"{LARGE}|the run was interrupted")
             without._fit(rows[rest], net.classes_[labels[rest]], net.classes_)
+        if without.stopped_ is not None:  # a run that is interrupted returns the draws that it has
+            raise KeyboardInterrupt
         probabilities[out] = without.predict_proba(rows[out])
         predicted = ~np.isnan(probabilities[:, 0])
         if net.calibration is None and np.sum(predicted) >= _ENOUGH:
             break
     return fitted_calibration(probabilities[predicted], labels[predicted])
+
+
+def _seed_of_fold(seed: int, fold: int) -> int:
+    """A seed of its own for each fold: that after the seed of a fit is the seed of its warm start."""
+    return int(np.random.SeedSequence([seed, 1 + fold]).generate_state(1)[0])

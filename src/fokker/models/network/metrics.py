@@ -13,6 +13,11 @@ from scipy.stats import rankdata
 # A probability that has been rounded to zero counts as this, so that one row does not make the mean infinite.
 _LEAST = float(np.finfo(np.float32).tiny)
 
+# Where the search for a calibration starts, as log β and the log odds of ε, and the corners around a start.
+# They are as wide as the prior: those that SciPy chooses are 0.00025 apart in log β, and often stay there.
+_STARTS = np.array([[0.0, -4.0], [-1.0, -5.0], [1.0, -2.0]])
+_SIMPLEX = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
+
 
 class Reliability(NamedTuple):
     """Predictions in bins of equal width by confidence.
@@ -105,7 +110,12 @@ def fitted_calibration(probabilities: np.ndarray, labels: np.ndarray) -> Calibra
         prior = x[0] ** 2 / 2 + (x[1] + 4) ** 2 / 8
         return len(labels) * negative_log_likelihood(calibration(x).of(probabilities), labels) + prior
 
-    return calibration(minimize(loss, [0.0, -4.0], method="Nelder-Mead").x)
+    # Of a few rows there can be two optima, of which one has a large ε.
+    fits = [
+        minimize(loss, start, method="Nelder-Mead", options={"initial_simplex": start + _SIMPLEX})
+        for start in _STARTS
+    ]
+    return calibration(min(fits, key=lambda fit: fit.fun).x)
 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
