@@ -115,7 +115,9 @@ def calibrated_by_folds(net: "Network", folds: int) -> Calibration:
         without = type(net)(**{**parameters, "random_state": _seed_of_fold(net._seed, fold)})
         with warnings.catch_warnings():
             # Of all rows, which was said already; and of an interruption, which the caller tells.
-            warnings.filterwarnings("ignore", f"{LARGE}|the run was interrupted")
+            warnings.filterwarnings(
+                "ignore", f"{LARGE}|the run (was interrupted|ended before its first draw)"
+            )
             without._fit(rows[rest], net.classes_[labels[rest]], net.classes_)
         if without.stopped_ is not None:  # a run that is interrupted returns the draws that it has
             raise KeyboardInterrupt
