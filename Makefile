@@ -31,14 +31,14 @@ test: lint browser  ## formatting, lint, types and the tests
 browser: $(INSTALLED)  ## Chromium for the tests of pages, where the system has none; says so where it cannot be installed
 	@$(BIN)/python tests/chromium.py
 
-test-slow: $(INSTALLED) browser  ## the tests that alone show something and take long
+test-slow: $(INSTALLED) browser  ## the tests that take more than about a second
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 test-long: $(INSTALLED)  ## the tests that repeat at length what others show
 	$(BIN)/python -m pytest -m long $(ARGS)
 
 test-dependencies: $(INSTALLED)  ## the tests that touch what other libraries may change; PYTHON=python3.13 for the newest
-	$(BIN)/python -m pytest -m 'dependencies and not long and not slow' $(ARGS)
+	$(BIN)/python -m pytest -m 'dependencies and not long' $(ARGS)
 
 .venv-bambi/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-bambi

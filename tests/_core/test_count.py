@@ -143,6 +143,7 @@ def test_a_schedule_may_be_called_by_a_person():
 # Everything else that counts --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_happens_every_so_many_steps_keeps_to_them():
     target = fk.Posterior(lambda t: -(t**2), lambda t, x: -((x - t) ** 2), np.arange(4.0, dtype=np.float32))
     estimator = fk.gradients.svrg(3)

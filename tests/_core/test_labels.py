@@ -147,6 +147,7 @@ def test_constants_that_are_too_large_to_be_stored_are_said(tmp_path):
     assert fk.open(tmp_path / "run").known_data() == {}
 
 
+@pytest.mark.slow
 def test_moments_and_many_scalars_have_them_too():
     posterior = fk.Posterior(
         lambda theta: -jnp.sum(theta**2) / 2,

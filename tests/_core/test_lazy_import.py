@@ -46,6 +46,7 @@ def test_a_misspelt_argument_of_a_sampler_is_named_and_signatures_stay():
     assert list(inspect.signature(fk.samplers.sgld).parameters)[:2] == ["step_size", "D"]
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_before_it_is_asked_for():
     """Neither JAX by the package, nor by a run what only its summary and report use."""
     program = """

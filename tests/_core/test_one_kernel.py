@@ -85,6 +85,7 @@ def test_loops_compute_what_the_operations_do(name, quickly):
     np.testing.assert_allclose(*both(X), rtol=3e-5, atol=3e-5)
 
 
+@pytest.mark.slow
 @needs_kernels
 def test_a_kernel_computes_what_its_function_does():
     """All operations in one; what goes in has words of 8 to 64 bits, and a key."""

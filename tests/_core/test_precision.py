@@ -214,6 +214,7 @@ def test_estimators_refuse_what_they_would_round():
         fk.models.Factorisation(2, progress=False).fit(users, users, DAYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["arrays", "file", "stream"])
 def test_a_run_in_double_precision_finds_a_mean_that_single_cannot_store(data, tmp_path):
     np.save(tmp_path / "days.npy", DAYS)
@@ -331,6 +332,7 @@ def called(target):
     return Call(target, fk.samplers.sgld(0.1), Options(init=None, steps=1))
 
 
+@pytest.mark.slow
 @pytest.mark.dependencies
 @pytest.mark.parametrize("library", ["numpyro", "pymc"])
 def test_models_of_other_libraries_keep_their_data_until_the_precision_is_known(library):

@@ -44,6 +44,7 @@ def numbered(tree):
     return jax.tree.unflatten(structure, [jnp.asarray(x) for x in counted])
 
 
+@pytest.mark.slow
 @given(tree=TREES)
 def test_unravel_is_the_inverse_of_ravel(tree):
     tree = numbered(tree)
@@ -55,6 +56,7 @@ def test_unravel_is_the_inverse_of_ravel(tree):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 @given(tree=st.dictionaries(NAMES, TREES, min_size=1, max_size=4))
 def test_a_variable_is_written_in_the_same_order_alone_and_within_the_state(tree):
     tree = numbered(tree)

@@ -191,6 +191,7 @@ def test_probes_agree_with_every_derivative_taken():
     assert np.median(estimated.errors) < 0.2 * np.median(np.abs(exact.values))
 
 
+@pytest.mark.slow
 def test_a_strong_curl_does_not_hide_a_wrong_friction():
     """By probes; right ones are called wrong once in a million seeds."""
     K = np.random.default_rng(0).normal(size=(80, 80))
@@ -328,6 +329,7 @@ def test_the_marginal_of_theta():
     assert forgotten.holds is False
 
 
+@pytest.mark.slow
 def test_a_wrong_marginal_is_a_wrong_sampler():
     """The mass depends on theta, and H lacks its determinant: exp(-H) is stationary all the same."""
     H = fk.Hamiltonian(lambda theta: theta**2 / 2, auxiliary=lambda theta, r: r**2 * (1 + theta**2) / 2)
@@ -499,6 +501,7 @@ def test_points_of_one_curved_valley_are_one_mode(energy, dimension, modes):
     assert len(find_modes(Evaluator(problem), points)) == modes
 
 
+@pytest.mark.slow
 def test_draws_of_a_run_are_where_the_drawing_starts():
     """A mode too narrow and too far for dispersed starts; draws of theta by chain and draw tell of it."""
 

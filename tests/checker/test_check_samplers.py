@@ -186,6 +186,7 @@ def test_a_sampler_that_says_nothing_of_itself_is_undecided():
     assert not Unadjusted(0.4).is_exact
 
 
+@pytest.mark.slow
 def test_a_sampler_that_claims_to_be_exact_is_checked_by_its_own_steps():
     """At 0.4 the variance of a normal is 1.25; the claim alone is not believed."""
     normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
@@ -238,6 +239,7 @@ def test_a_density_that_is_the_same_at_two_points_drops_no_temperature(log_densi
     assert report.verdict == "right"
 
 
+@pytest.mark.slow
 def test_the_verdict_names_the_temperature_that_was_looked_at():
     normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
     quick = {"state": TWO, "number_of_points": 32, "explain": False}

@@ -76,6 +76,7 @@ def test_the_class_of_an_error_is_shown_where_it_is_not_of_fokker(fokker, monkey
     assert re.fullmatch(shown, err.strip())
 
 
+@pytest.mark.slow
 def test_check_exits_by_verdict(fokker, samplers):
     code, out, _ = fokker("check", f"{samplers}:right", "--shape", "theta=2", "--shape", "r=2")
     assert code == 0
@@ -141,6 +142,7 @@ number = 1.0
 """
 
 
+@pytest.mark.slow
 def test_check_takes_all_that_fk_check_takes(fokker, tmp_path):
     """What it hands to `fk.check`, and that it refuses what is none of them."""
     path = tmp_path / "all.py"
@@ -160,6 +162,7 @@ def test_check_calls_a_function_that_makes_the_sampler(samplers):
     assert isinstance(check.load(f"{samplers}:make"), fk.Dynamics)
 
 
+@pytest.mark.slow
 def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
     out = tmp_path / "completion"
     code, printed, _ = fokker("complete", f"{samplers}:right", "--grid", "96", "--out", out)
@@ -313,6 +316,7 @@ steps = fk.samplers.sghmc(0.02, 10.0, integrator=fk.integrators.Splitting())
 """
 
 
+@pytest.mark.slow
 def test_sample_prints_the_posterior_and_writes_draws_and_report(fokker, tmp_path):
     path = tmp_path / "model.py"
     path.write_text(MODEL)

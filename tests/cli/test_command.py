@@ -74,6 +74,7 @@ def fokker(monkeypatch, capsys, tmp_path):
 RUN = ["--categories", "city", "--sampler", "sgld", "--step-size", "0.01", "--chains", "2", "--steps", "400"]
 
 
+@pytest.mark.slow
 def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     code, out, err = fokker(
         "sample", "model.py", "--data", "table.csv", *RUN, "--quantiles", "0.1,0.9", report=True
@@ -135,6 +136,7 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     assert (code, "no column 'x', which those of the run have. The columns are city, z" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_run_in_double_precision_goes_on_in_it_without_the_option(fokker, monkeypatch):
     command = ["sample", "model.py", "--data", "table.csv", *RUN[:-1]]
     assert fokker(*command, 20, "--double")[0] == 0
@@ -230,6 +232,7 @@ def test_chains_start_at_the_mode_of_the_run(fokker, tmp_path, monkeypatch):
     assert again["gradient"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dimension", "steps"), [(2, 2000), (2000, 400)])
 def test_a_dry_run_says_what_the_run_will_take_on_disk(fokker, tmp_path, dimension, steps):
     # In one chunk that is not full, and in several.
@@ -258,6 +261,7 @@ def test_a_dry_run_says_what_the_run_will_take_on_disk(fokker, tmp_path, dimensi
     assert 0.5 < float(number) * {"kB": 1e3, "MB": 1e6}[unit] / stored < 2
 
 
+@pytest.mark.slow
 def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fokker, tmp_path):
     (tmp_path / "settings.toml").write_text(
         'source = "model.py"\ndata = "table.csv"\ncategories = ["city"]\nsteps = 300\nthin = 3\n'
@@ -339,6 +343,7 @@ def test_a_command_that_fails_leaves_no_folder(fokker, tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "mine").iterdir()} - {".lock"} == {"notes.txt"}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_done_says_so_and_errors_are_in_the_words_of_the_command(fokker):
     command = ["sample", "model.py", "--data", "table.csv", *RUN[:-1]]
     assert fokker(*command, 20, "--burn-in", 5, "--out", "run")[0] == 0

@@ -130,6 +130,7 @@ def test_Q_is_recovered_in_two_dimensions(make, truth):
         assert found.density.take([0, -1], axis=a).max() < 1e-15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "tolerance"),
     [
@@ -146,6 +147,7 @@ def test_the_completed_dynamics_has_the_drift_given(make, tolerance):
     assert_same_drift(found, make().drift, tolerance)
 
 
+@pytest.mark.slow
 def test_three_dimensional_Q_stays_bounded():
     """The Fourier formula's own Q reaches 1e5 here; SGNHT's is r, -1 and 0."""
     found = completed(sgnht)
@@ -185,6 +187,7 @@ def test_a_drift_that_is_not_stationary_is_brought_to_the_nearest_that_is():
     assert right.distance == 0
 
 
+@pytest.mark.slow
 def test_the_nearest_drift_is_nearest():
     """f - f' = ∇ψ ≠ 0 is orthogonal, over p, to every stationary direction ∇·(Ap)/p with A skew."""
     given, found = naive_sgrhmc(), completed(naive_sgrhmc)
@@ -210,6 +213,7 @@ def test_the_nearest_drift_is_nearest():
     np.testing.assert_allclose(products / sizes, 0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_axial_equals_fourier_in_two_dimensions():
     fourier, axial = completed(gsgrhmc), completed(gsgrhmc, method="axial", axis="r")
     assert axial.Q_on_grid is None
@@ -253,6 +257,7 @@ def test_axial_chooses_the_axis_whose_lines_carry_no_flux():
     assert any("whole lines of xi" in note for note in worse.notes)
 
 
+@pytest.mark.slow
 def test_the_axis_is_the_one_whose_lines_carry_no_flux():
     """Of a thermostat r: θ and ξ move with r and r² - 1, whose mean along a line of r is zero."""
     points = np.random.default_rng(0).normal(size=(8, 3)) * 0.7 + np.array([0.0, 0.0, 1.0])
@@ -267,6 +272,7 @@ def test_the_axis_is_the_one_whose_lines_carry_no_flux():
     assert not given.two_sided
 
 
+@pytest.mark.slow
 def test_temperature_in_the_axial_gauge():
     """The drift of underdamped dynamics at T: Q is that of T = 1, and not T or 1/T times it."""
     dynamics = fk.dynamics.underdamped(U, friction=FRICTION, temperature=0.4)
@@ -276,6 +282,7 @@ def test_temperature_in_the_axial_gauge():
     np.testing.assert_allclose(entries(z, jnp.array([0.8, 0.3])), [-1.0], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_axial_entries_rebuild_the_drift_in_four_dimensions():
     """F_i for i ≠ a is ∂_a(Q_ia p): the rows beside the axis are those of the drift given."""
     given = four_dimensional()
@@ -290,6 +297,7 @@ def test_axial_entries_rebuild_the_drift_in_four_dimensions():
     np.testing.assert_allclose(slope, flat_flux(problem)(x)[2][:3], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_Q_is_kept_at_its_edge_far_away():
     """Beyond the box the spline gives the value of the nearest point inside."""
     spline = fit_spline(np.linspace(0.0, 1.0, 24)[None], [np.linspace(-1.0, 1.0, 24)])
@@ -331,6 +339,7 @@ def test_reversible_dynamics_need_no_Q(method):
         np.testing.assert_array_equal(found.Q_on_grid, 0)
 
 
+@pytest.mark.slow
 def test_one_dimension():
     D = fk.fields.Elementwise(lambda theta: 1 + theta**2)
     right = fk.complete(fk.dynamics.langevin(U, D=D))
@@ -351,6 +360,7 @@ def test_one_dimension():
     np.testing.assert_allclose(wrong.nearest_drift(z), -(1 + z**2) * (4 * z**3 - 4 * z) + 2 * z)
 
 
+@pytest.mark.slow
 def test_single_precision():
     with jax.enable_x64(False):
         found = fk.complete(gsgrhmc())

@@ -558,6 +558,7 @@ def test_of_a_file_cut_short_what_is_whole_is_read(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_lines_before_the_damage_are_read(tmp_path, suffix):
     generator = np.random.default_rng(0)
@@ -657,6 +658,7 @@ def test_a_broken_file_of_counts_is_refused_by_line(tmp_path, name, text, messag
         read(open_corpus(write(tmp_path / name, text)))
 
 
+@pytest.mark.slow
 def test_a_damaged_file_of_counts_gives_what_is_whole(tmp_path):
     text = "40000\n9\n40000\n" + "".join(f"{d} {d % 9 + 1} {d * d % 97 + 1}\n" for d in range(1, 40_001))
     path = write(tmp_path / "docword.x.txt.gz", text)

@@ -54,6 +54,7 @@ def test_a_matrix_is_read_in_a_thread():
         assert [batch.size for batch in batches] == [2, 2, 1]
 
 
+@pytest.mark.slow
 def test_an_endless_stream_can_be_left(path):
     corpus = open_corpus(path, vocabulary=WORDS, repeat=True)
     with prefetched(corpus, 100, ahead=1) as batches:

@@ -99,6 +99,7 @@ def steps_of(name, correction=EXACT, count=30_000):
     return *(jnp.concatenate([z["theta"], z["r"]], axis=1) for z in (before, after)), info
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_corrected_steps_are_reversible(name):
     """From exact draws, (before, after) is distributed as (after, before): false alarms once in a million."""
@@ -157,6 +158,7 @@ def test_a_wrong_ratio_is_seen(fault, monkeypatch):
     assert asymmetry(before, after) < 1e-9
 
 
+@pytest.mark.slow
 def test_the_ratio_of_euler_maruyama_steps_is_that_of_two_normal_densities(x64):
     dynamics, integrator, h = CASES["Euler–Maruyama"]
     z = {"theta": jnp.array([0.3]), "r": jnp.array([-1.1])}
@@ -190,6 +192,7 @@ def test_the_exact_ou_step_of_a_linear_potential_is_always_accepted(x64):
     assert abs(float(change)) > 0.1
 
 
+@pytest.mark.slow
 def test_the_step_proposed_is_the_step_taken_without_a_correction():
     for dynamics, integrator, h in CASES.values():
         plain = fk.samplers.recipe(dynamics, h, integrator=integrator)
@@ -417,6 +420,7 @@ def own_steps(name):
     return before, *run(before, jax.random.split(jax.random.key(1), len(before)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -535,6 +539,7 @@ def test_a_sampler_says_what_it_is_made_of():
         assert str(sampler) == words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "D",
     [
@@ -647,6 +652,7 @@ def test_exact_ou_steps_refuse_a_q_that_mixes_coordinates():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["exact OU", long_case("corrections::several_noisy_steps_before_a_decision_are_reversible", "BAOAB")],

@@ -42,6 +42,7 @@ def test_half_precision_is_not_mended_by_smaller_steps():
     assert "use float32, or larger steps" in warning
 
 
+@pytest.mark.slow
 def test_a_funnel_is_not_first_of_all_several_modes():
     """Chains apart with diverging steps; without those, they may be modes."""
     draws = normals() + np.array([0, 0, 2.5, 2.5])[:, None, None]
@@ -60,6 +61,7 @@ def test_chains_that_differ_by_little_are_not_several_modes():
     assert "differ by more than chance, but not by much: run longer" in warning
 
 
+@pytest.mark.slow
 def test_larger_steps_are_not_advised_beside_smaller_ones():
     """Slow and too wide; slow alone."""
     slow = np.repeat(normals(number=60), 20, axis=1) + 0.1 * normals(number=1200)
@@ -79,6 +81,7 @@ def test_a_power_of_nothing_is_said_in_words():
     assert "%" not in _power(heavy)
 
 
+@pytest.mark.slow
 def test_a_clean_verdict_says_what_it_is_of_and_what_no_run_shows():
     cool = judged(normals(), UNIT)
     assert cool.trusted
@@ -106,6 +109,7 @@ def test_a_clean_verdict_counts_the_directions_that_were_not_judged():
     assert "were compared as well (1 of 4 could not be)" in text
 
 
+@pytest.mark.slow
 def test_the_r_hat_of_a_clean_verdict_is_the_one_that_was_judged():
     """Split R-hat of many chains of a few effective draws is far above 1 whether they agree or not."""
     noise = np.random.default_rng(0).normal(size=(256, 60, 1))
@@ -132,6 +136,7 @@ def test_at_temperature_zero_there_is_one_finding(is_exact):
         assert not summary.trusted
 
 
+@pytest.mark.slow
 def test_draws_that_wander_are_said_to_be_of_a_target_that_may_be_improper():
     """A random walk on a flat density; not chains that are apart."""
     walk = np.cumsum(normals(), axis=1)
@@ -155,6 +160,7 @@ def test_chains_that_hardly_moved_say_nothing_about_the_tails_of_their_target(st
     assert not any("does not fall" in text for text in warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chains", "number"), [(4, 400), (64, 200), (256, 60), (256, 20)])
 def test_chains_in_two_modes_are_said_to_be_so_whatever_their_number(chains, number):
     target = fk.Density(lambda theta: -jnp.sum((jnp.abs(theta) - 4) ** 2) / 2)
@@ -169,6 +175,7 @@ def test_an_r_hat_above_its_limit_is_shown_to_be():
     assert _distinct(1.5, 1.01) == ("1.5", "1.01")
 
 
+@pytest.mark.slow
 def test_a_run_that_blew_up_early_is_not_told_to_take_more_steps():
     steep = fk.Density(lambda theta: -jnp.sum(theta**4))
     options = {"init": jnp.ones(1), "steps": 100, "progress": False}
@@ -199,6 +206,7 @@ def test_halving_the_step_does_not_call_other_biases_absent():
     assert "no mean by more than" in text
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_moving_centre_is_not_that_of_the_last_state():
     """SVRG whose centre was moved at the last step, where its noise is zero; and half an epoch later."""
     x = np.random.default_rng(0).normal(size=(1000, 2)).astype(np.float32)
@@ -268,6 +276,7 @@ def test_every_message_that_the_documentation_quotes_is_printed():
     assert {row[2] for row in rows} <= set(Grade)
 
 
+@pytest.mark.slow
 def test_the_fewest_effective_draws_of_a_verdict_are_not_more_than_the_table_shows():
     """A simplex whose third entry is slow though both unconstrained coordinates are fast."""
     fast = 0.3 * normals(d=1)[:, :, 0]

@@ -68,6 +68,7 @@ def test_gradients_without_a_variance_are_not_judged():
     assert shift.furthest() is None
 
 
+@pytest.mark.slow
 def test_a_forgotten_prior_is_found_and_named():
     """N(1, 1) times a likelihood of precision 14.2: without it, the mean is off by 0.26 deviations."""
     target = fk.Density(lambda theta: -14.2 * jnp.sum(theta**2) / 2 - jnp.sum((theta - 1) ** 2) / 2)
@@ -86,6 +87,7 @@ def test_a_forgotten_prior_is_found_and_named():
     assert any("the mean of theta is off" in text for text in hot.warnings)
 
 
+@pytest.mark.slow
 def test_a_shift_of_many_parameters_is_seen_along_directions():
     """600 parameters that are all off by half a standard deviation, half of them upwards."""
     z = np.random.default_rng(0).normal(size=(4, 60, 600)).astype(np.float32)
@@ -119,6 +121,7 @@ def test_the_equation_at_a_wall_holds_for_right_draws_alone(upper, draw):
     assert list(spread(0.4).walled[:2]) == [True, False]
 
 
+@pytest.mark.slow
 def test_a_reflected_run_with_too_large_a_step_is_found(optimised):
     """Exp(1) at a step of 0.5, whose mean is 25 % too large."""
     target = fk.Density(lambda theta: -jnp.sum(theta))
@@ -146,6 +149,7 @@ def jumping(z):
     return np.stack([chain[mask][:900] for chain, mask in zip(z, keep, strict=True)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "draws", "words"),
     [
@@ -170,6 +174,7 @@ def test_draws_that_ignore_a_jump_look_right_to_the_gradient_and_are_found():
     assert "jumps by a factor" in judged(x, JUMPS).warnings[0]
 
 
+@pytest.mark.slow
 def test_smooth_targets_have_no_boundary():
     """Nor has a density that vanishes where it ends, or one with a kink."""
     gamma = fk.Density(
@@ -183,6 +188,7 @@ def test_smooth_targets_have_no_boundary():
     assert judged(stats.laplace.ppf(z), laplace).trusted
 
 
+@pytest.mark.slow
 def test_steps_refused_beyond_an_end_are_not_called_divergences():
     draws = stats.gamma.ppf(stats.norm.cdf(normals()), 3)
     target = fk.Density(
@@ -233,6 +239,7 @@ def test_a_run_whose_bias_was_not_looked_for_is_not_trusted(options, words):
 # The kinetic temperature ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_spread_of_theta_overrules_the_kinetic_temperature():
     """Right draws whose momentum is a third too cold, as BAOAB's; where theta was not compared, it counts."""
     cold = {"kinetic_temperature": np.random.default_rng(0).chisquare(8, size=(4, 1000)) / 8 * 0.67}
@@ -248,6 +255,7 @@ def test_the_spread_of_theta_overrules_the_kinetic_temperature():
 # The shape ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("quantiles", "words"),
     [
@@ -280,6 +288,7 @@ def of_uniforms(quantiles, number=1000, seed=0):
     return quantiles(stats.norm.cdf(normals(number=number, d=1, seed=seed)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truncation", [np.inf, 60.0])
 def test_tails_without_a_variance_are_named(truncation):
     """Cauchy, also by chains that hardly visit its tails; a shift is not in standard deviations."""
@@ -294,6 +303,7 @@ def test_tails_without_a_variance_are_named(truncation):
     assert not any("standard deviations too" in text for text in wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("quantiles", "log_density"),
     [

@@ -37,6 +37,7 @@ def gradients(draws):
 # Stein's discrepancy --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_stein_kernel_is_the_stein_operator_twice_applied(x64):
     """k₀ by the closed form against automatic differentiation of the kernel."""
     from fokker.diagnostics.stein import _stein_matrix
@@ -57,6 +58,7 @@ def test_the_stein_kernel_is_the_stein_operator_twice_applied(x64):
     np.testing.assert_allclose(_stein_matrix(jnp.asarray(x), jnp.asarray(s)), wanted, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_discrepancy_of_exact_draws_is_zero_on_average_and_of_others_it_is_not():
     """100 sets of 50 draws: the mean within 5 standard errors of 0; p below 0.05 in 0.5 to 12 % of them."""
     found = [
@@ -76,6 +78,7 @@ def test_the_discrepancy_of_exact_draws_is_zero_on_average_and_of_others_it_is_n
         diagnostics.kernel_stein_discrepancy(np.zeros((10, 2)), np.zeros((10, 3)))
 
 
+@pytest.mark.slow
 def test_noise_in_the_gradients_does_not_move_the_discrepancy():
     """Independent noise of three times the gradients' size, over 36 repetitions: within 5 standard errors."""
     x = exact_draws(40)
@@ -106,6 +109,7 @@ def normals(n=1000):
     return fk.Posterior(lambda theta: 0.0 * theta, lambda theta, x: -((x - theta) ** 2) / 2, x)
 
 
+@pytest.mark.slow
 def test_the_share_of_the_minibatches_in_the_noise_is_the_known_one():
     """Of SGLD with batches of n out of N normal data: ε(N²/n)s²/2T; with control variates there is none."""
     target = normals()
@@ -140,6 +144,7 @@ def summary_of(sampler, target, **options):
     return fk.sample(target, sampler, **{**given, **options}).summary()
 
 
+@pytest.mark.slow
 def test_minibatch_noise_that_is_not_accounted_for_is_said_to_spread_the_draws(optimised):
     target = normals()
     noisy = summary_of(samplers.sgld(1e-4), target, batch_size=20, batches="replacement")
@@ -213,6 +218,7 @@ def test_temperature_and_distinct_rows_enter_the_share_and_the_discrepancy(optim
     assert summary.checks["p-value of the kernel Stein discrepancy"] > 0.001
 
 
+@pytest.mark.slow
 def test_gradients_by_large_minibatches_are_unbiased():
     """By control variates, which are exact where U is quadratic; 1,000 rows of 2,000 each."""
     from fokker.diagnostics._gradients import gradients_at
@@ -227,6 +233,7 @@ def test_gradients_by_large_minibatches_are_unbiased():
 # The bias of the step -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_halving_the_step_finds_its_bias(optimised):
     """Euler steps on a unit normal have the variance 1/(1 - ε/2): at ε = 0.6 a spread 19.5 % too large."""
     unit = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
@@ -243,6 +250,7 @@ def test_halving_the_step_finds_its_bias(optimised):
     assert fine.halved.settings["steps"] == 12_000
 
 
+@pytest.mark.slow
 def test_halving_a_schedule_halves_its_clock_too():
     unit = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
     trace = fk.sample(
@@ -251,6 +259,7 @@ def test_halving_a_schedule_halves_its_clock_too():
     assert float(trace.step_halving().halved.settings["step_size"](10)) == pytest.approx(0.05 / 6)
 
 
+@pytest.mark.slow
 def test_halving_needs_draws_and_chains():
     unit = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
     options = {"init": jnp.zeros(1), "steps": 20, "chains": 1, "progress": False}
@@ -260,6 +269,7 @@ def test_halving_needs_draws_and_chains():
         fk.sample(unit, samplers.sgld(0.1), keep="moments", **options).step_halving()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [lambda m: m, np.diag], ids=["masses", "matrix"])
 def test_the_share_of_the_minibatches_is_that_of_the_same_steps_in_other_units(form, x64):
     """A mass matrix m with steps of h√m and a friction of γ/√m is the same chain."""
@@ -305,6 +315,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(keep):
         np.testing.assert_allclose(parts.moments["variance"], whole.moments["variance"], rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the run ended before its first draw")
 @pytest.mark.parametrize("after", [1, 3, 6])
 def test_an_interrupted_run_is_resumed_to_the_bit(after, monkeypatch):
@@ -357,6 +368,7 @@ def test_the_time_scales_of_the_dynamics_are_found():
         largest_curvature(fk.Density(lambda theta: -jnp.sum(theta)), theta)
 
 
+@pytest.mark.slow
 def test_the_time_scales_of_a_constrained_target_are_those_at_its_temperature():
     """Of a uniform variable between 0 and 1: U_y is T times the log-Jacobian alone, with curvature T/2."""
     target = fk.constrain(fk.Density(lambda theta: 0.0 * theta), fk.constraints.interval(0.0, 1.0))
@@ -370,6 +382,7 @@ def test_the_time_scales_of_a_constrained_target_are_those_at_its_temperature():
         np.testing.assert_allclose(rates, [(T / 2) ** 0.5 * share for share in _FRICTIONS], rtol=0.01)
 
 
+@pytest.mark.slow
 def test_tuning_leaves_out_steps_that_explode_or_crawl(optimised):
     """The best of SGLD's steps on a normal is neither the unstable nor the slowest; its bias is mended."""
     tuning = fk.tune(
@@ -464,6 +477,7 @@ def test_a_step_size_is_found_at_other_temperatures(optimised):
     assert abs(hot.rounds[0][0].discrepancy) < 1
 
 
+@pytest.mark.slow
 def test_a_step_size_left_open_in_replicas_is_found(monkeypatch):
     """By trials that are not run: of the steps tried, that nearest to 0.1 is said to be the best."""
     judged = lambda target, sampler, *rest: (abs(float(sampler.step_size) - 0.1), "", 1.0)  # noqa: E731
@@ -486,6 +500,7 @@ def test_samplers_by_name_are_suggested():
 # Windows --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_windows_have_every_row_equally_often_and_know_which_they_are():
     data = {"x": jnp.arange(3000.0)}
     batches = WindowBatches(data, 3, jax.random.key(0))
@@ -512,6 +527,7 @@ def test_windows_are_the_default_on_large_data_alone():
     assert make_batches(target, 2, "no replacement", None, jax.random.key(0)).kind == "no replacement"
 
 
+@pytest.mark.slow
 def test_saga_and_windows_agree_on_the_rows():
     """On data whose order matters: the table has each row's own gradient."""
     target = fk.Posterior(lambda t: 0.0 * t, lambda t, x: -((x - t) ** 2) / 2, jnp.arange(2000.0) / 2000)

@@ -103,6 +103,7 @@ def one_nan(draws):
     draws["w"][3, 7, 4, 9] = np.nan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("break_it", "words"),
     [
@@ -123,6 +124,7 @@ def test_what_is_wrong_is_seen_through_directions_and_means(break_it, words):
     assert any(re.search(words, warning) for warning in summary.warnings), summary.warnings
 
 
+@pytest.mark.slow
 def test_right_draws_are_trusted_and_the_table_is_by_leaf():
     """That a right run is graded has a chance of about 2 % by design, and happened in 0 of 40."""
     summary = trace_of(normal_draws(), UNIT).summary()
@@ -143,6 +145,7 @@ def test_right_draws_are_trusted_and_the_table_is_by_leaf():
     )  # √(2/1,204,000), by all parameters together
 
 
+@pytest.mark.slow
 def test_a_single_chain_is_split_for_the_spread():
     """12 % too wide everywhere: pooled over all parameters, that is far beyond the error."""
     draws = jax.tree.map(lambda x: 1.06 * x, normal_draws(chains=1, draws=400))

@@ -41,6 +41,7 @@ def sgld(
     return monitor.health()
 
 
+@pytest.mark.slow
 def test_a_right_sampler_is_good_and_its_numbers_are_known():
     health = sgld()
     assert health.verdict.grade == Grade.GOOD, str(health)
@@ -57,6 +58,7 @@ def test_a_right_sampler_is_good_and_its_numbers_are_known():
     assert "T/T₀" in health.line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
@@ -76,6 +78,7 @@ def test_mistakes_are_named(mistake, message):
     assert message in str(health)
 
 
+@pytest.mark.slow
 def test_noise_of_minibatches_drift_and_chains_apart_are_seen():
     assert any("starts" in problem for problem in sgld(start=1.0, step=0.002, draws=400).verdict.problems)
     drifting = sgld(start=3.0, chains=1, draws=600, step=0.002)

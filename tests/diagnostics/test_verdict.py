@@ -63,6 +63,7 @@ def right(chains=4, number=1000, d=2, seed=0):
 # The spread of theta --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "repeats"), [(1, 25), (10, 10)])
 def test_a_variance_off_by_a_tenth_is_found_and_a_right_one_is_not(d, repeats):
     """4,000 draws of a normal. Right runs: 1 % alarm by design, so that 3 of 25 have a chance of 0.002."""
@@ -450,6 +451,7 @@ def test_a_list_for_a_vector_is_named():
         )
 
 
+@pytest.mark.slow
 def test_the_spread_of_a_sampler_made_of_dynamics_is_compared_too():
     """An Euler step of 0.6 makes the variance of a unit normal 1/(1 - 0.3)."""
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)

@@ -590,6 +590,7 @@ def compiled_whole(make, is_skew):
     return quick_jit(lambda w, x, v: whole_errors(make, is_skew, w, x, v))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "is_skew"),
     [

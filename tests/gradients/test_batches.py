@@ -53,6 +53,7 @@ def test_an_epoch_has_every_row_exactly_once_where_batches_straddle_it_too(size,
         assert len({tuple(order) for order in orders}) == epochs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_do_not_depend_on_how_the_steps_are_cut(kind):
     batches = Batches(100, 33, kind)
@@ -72,6 +73,7 @@ def test_places_are_right_beyond_32_bits(size, n, step):
     assert position.tolist() == [step * n % size, (step + 1) * n % size]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epoch", [2**32, 2**48])
 def test_epochs_beyond_32_bits_are_whole_and_their_orders_new(epoch):
     """Three steps an epoch, from two steps before the end of one on."""
@@ -85,6 +87,7 @@ def test_epochs_beyond_32_bits_are_whole_and_their_orders_new(epoch):
     assert not any(np.array_equal(order, other) for other in early)
 
 
+@pytest.mark.slow
 def test_a_run_goes_through_every_epoch_however_it_is_cut():
     """At T = 0 a step is as long as the rows of its batch, 4ⁱ each: three steps an epoch, chunks of four."""
     target = fk.Posterior(lambda t: 0.0 * t, lambda t, x: x * t, 4.0 ** np.arange(6, dtype=np.float32))
@@ -147,6 +150,7 @@ def test_rows_without_replacement_are_distinct(size, n):
     assert all(len(set(row)) == n for row in rows.tolist())
 
 
+@pytest.mark.slow
 def test_large_data_are_permuted_without_a_repeat():
     rows = stream(Batches(2**18 + 7, 2**12), 0, 65)  # an epoch and the beginning of the next
     assert len(np.unique(rows.ravel()[: 2**18 + 7])) == 2**18 + 7
@@ -212,6 +216,7 @@ def test_the_test_of_uniformity_fails_where_it_should():
     assert not uniform(generator.multinomial(60_000, p / p.sum()))
 
 
+@pytest.mark.slow
 def test_successive_epochs_are_independent():
     """Where a row stands in one epoch tells nothing of where in the next: chi-square over 8·8 pairs."""
     orders = stream(Batches(8, 8), 0, 40_000)

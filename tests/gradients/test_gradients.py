@@ -348,6 +348,7 @@ def test_estimators_and_batches_need_single_data_and_minibatches():
         gradients.svrg(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -414,6 +415,7 @@ def test_the_momentum_is_drawn_anew_every_so_many_steps(made, mass):
         samplers.sghmc(0.1, resample=0)
 
 
+@pytest.mark.slow
 def test_the_noise_subtracted_is_that_of_the_batches_before(x64):
     """The first step subtracts nothing; the second what the first batch showed, by the state before it."""
     target = make_target()
@@ -435,6 +437,7 @@ def test_the_noise_subtracted_is_that_of_the_batches_before(x64):
         assert np.max(np.abs(second.position["a"] - plain.position["a"])) > 1e-6
 
 
+@pytest.mark.slow
 def test_all_rows_at_once_have_no_noise():
     """The batches of the runner say that they are distinct: all of them together scatter by nothing."""
     trace = fk.sample(

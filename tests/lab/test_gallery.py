@@ -171,6 +171,7 @@ def test_traced_and_plain_densities_agree() -> None:
         assert lowest >= target.lowest - 1e-3
 
 
+@pytest.mark.slow
 def test_gif_has_the_frames_asked_for_and_is_small(tmp_path: Path) -> None:
     steps = 3000
     accepted = np.random.default_rng(1).random(steps) < 0.5
@@ -217,6 +218,7 @@ def test_time_runs_one_by_one_and_then_faster() -> None:
     assert animation.times(5, 30).tolist() == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_animations_are_made_by_a_process_of_their_own(tmp_path: Path) -> None:
     with Renderers(1) as renderers:
         renderers.submit(Job(backdrop("normal-2d"), walk(2, 20), 3, tmp_path / "a"))
@@ -232,6 +234,7 @@ def tree(**changes: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_trees_grow_and_the_chosen_point_is_marked() -> None:
     shown = walk(2, 40, trajectories=(Trajectory.of(tree()),))
     frames = animate(backdrop("normal-2d"), shown, 24)
@@ -283,6 +286,7 @@ def test_distance_is_that_of_scipy() -> None:
     assert marginal.distance(draws) == pytest.approx(stats.kstest(draws, "norm").statistic, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_gallery_with_a_right_and_a_wrong_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the temperature is found out; what a sampler shows of its steps is in the animations."""
     rows = (walker(1.0), dataclasses.replace(walker(2.0), name="sghmc", title="Hot walk", right=False))
@@ -303,6 +307,7 @@ def test_gallery_with_a_right_and_a_wrong_sampler(tmp_path: Path, monkeypatch: p
     assert [claim.holds for claim in article_gallery.claims(wrong)][:2] == [False, False]
 
 
+@pytest.mark.slow
 def test_every_row_makes_a_sampler() -> None:
     for row in ROWS:
         group = [t for t in TARGETS.values() if t.dimension == 2 and row.fits(t)]
@@ -319,6 +324,7 @@ PATHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [n if n == "nuts" else long_case("gallery::a_trajectory_ends_where_the_step_does", n) for n in PATHS],
@@ -419,6 +425,7 @@ class Autoregression(NamedTuple):
         )
 
 
+@pytest.mark.slow
 def test_cost_of_an_effective_draw_and_its_slope() -> None:
     method = article_scaling.Method("ar", lambda d: Autoregression(0.8), None, lambda d: 2, 0.5, 0.1, "o-")
     size = article_scaling.Size((16, 64), 16, 400, {"ar": 16})

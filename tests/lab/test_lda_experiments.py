@@ -58,6 +58,7 @@ def wikipedia(
     return result, folder
 
 
+@pytest.mark.slow
 def test_every_sampler_has_its_curve_and_its_runtime(wikipedia: tuple[Result, Path]) -> None:
     result, folder = wikipedia
     assert all((folder / figure).stat().st_size > 1_000 for figure in result.figures)
@@ -74,6 +75,7 @@ def test_every_sampler_has_its_curve_and_its_runtime(wikipedia: tuple[Result, Pa
     assert "gensim is not installed" in result.settings["online VB"]
 
 
+@pytest.mark.slow
 def test_topics_predict_better_than_shares_of_words(wikipedia: tuple[Result, Path], stream: Stream) -> None:
     unigram = stream.unigram_perplexity()
     numbers = wikipedia[0].claims[2].numbers
@@ -81,6 +83,7 @@ def test_topics_predict_better_than_shares_of_words(wikipedia: tuple[Result, Pat
     assert all(numbers[name] < 0.9 * unigram for name in ("SGRLD", "SGRHMC", "SCIR"))
 
 
+@pytest.mark.slow
 def test_claims_say_what_the_numbers_do(wikipedia: tuple[Result, Path]) -> None:
     for beats, ties in (wikipedia[0].claims[:2], wikipedia[0].claims[2:]):
         n = beats.numbers

@@ -219,6 +219,7 @@ def test_the_density_is_that_of_the_same_model_in_scipy(name):
 
 
 # The others are of sums that lose nothing in single precision.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

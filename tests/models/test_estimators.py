@@ -145,6 +145,7 @@ def test_arrays_that_would_not_be_read_are_not_written(x, tmp_path):
         assert read_arrays(tmp_path / "test.npz", "test", 1)[1]["x"].dtype == stored.dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -109,6 +109,7 @@ def test_shape_and_rate_of_the_noise_are_learned():
     assert abs(b / 2 - 1) < 0.3
 
 
+@pytest.mark.slow
 def test_shape_and_rate_have_their_exact_posterior():
     r"""By a grid over log a and log b, with the precisions integrated out.
 
@@ -158,6 +159,7 @@ def small_target() -> Any:
     return fk.Posterior(RowPrior(tables), RowLikelihood(log_likelihood, ("users", "items")), data)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_ratings_is_that_of_finite_differences(x64):
     target = small_target()
     g = np.random.default_rng(2)
@@ -290,6 +292,7 @@ def test_ratings_that_are_all_the_same_are_warned_of_and_predicted(value):
     assert np.all(np.isfinite(predictions.std))
 
 
+@pytest.mark.slow
 def test_minibatches_of_ratings_without_noise_say_why_they_diverge():
     users, items = (x.ravel() for x in np.indices((6, 5)))
     model = fk.models.Factorisation(1, sampler="sgld", progress=False)
@@ -408,6 +411,7 @@ def test_the_report_is_written(fitted, tmp_path):
         assert part in text
 
 
+@pytest.mark.slow
 def test_a_chain_is_the_same_for_a_seed(fitted):
     train = fitted[1]
     for extra in ({}, MINIBATCHES):
@@ -517,6 +521,7 @@ def test_residuals_are_those_of_all_ratings(block, monkeypatch):
     np.testing.assert_allclose(chain.squared_residuals(), wanted, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing():
     ratings, _ = make_ratings()
     inner = fk.samplers.sgld(1e-3)
@@ -589,6 +594,7 @@ def test_rows_given_the_other_table_have_the_mode_of_the_posterior_for_their_mea
         np.testing.assert_allclose(gradient, 0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_sweeps_keep_the_joint_distribution_of_tables_and_ratings():
     """The joint distribution test of Geweke (2004) for the sweep, which moves data and tables in turns.
 

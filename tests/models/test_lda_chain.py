@@ -56,6 +56,7 @@ def distance(sampler, h, steps, **given):
 
 
 # A standard error below 0.002 is taken for that: a bias of order h, and of the finite sweeps, is allowed for.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "h"),
     [
@@ -68,6 +69,7 @@ def test_the_posterior_of_topics_is_the_enumerated_one(sampler, h):
     assert distance(sampler, h, 1500) < 5
 
 
+@pytest.mark.slow
 def test_a_corpus_taken_for_larger_than_it_is_is_found():
     # A wrong |S|/|S̃|, by which the posterior is too narrow.
     assert distance("scir", 0.1, 800, total=5 * len(TINY)) > 8
@@ -161,6 +163,7 @@ def test_a_resumed_chain_and_more_threads_give_the_same_draws(known, sampler):
     np.testing.assert_array_equal(second.beta(), whole.beta())
 
 
+@pytest.mark.slow
 def test_both_engines_move_the_topics_alike(known):
     documents = known[0].select(slice(0, 40))
 
@@ -249,6 +252,7 @@ def test_a_resumed_chain_knows_the_gamma_the_lengths_and_the_sizes_it_had(sample
     np.testing.assert_array_equal(second.gamma, whole.gamma)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numba", "jax"])
 def test_each_minibatch_has_random_numbers_of_its_own(engine):
     chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=4, burn_in=2, engine=engine)

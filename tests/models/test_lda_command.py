@@ -147,6 +147,7 @@ def table(path):
 # What a run writes.
 
 
+@pytest.mark.slow
 def test_a_run_finds_the_subjects_and_says_what_it_left_out(finished):
     folder, code, out, err = finished
     # A machine that is slow shows its progress.
@@ -323,6 +324,7 @@ def whole(corpus, words, tmp_path_factory):
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "batches"),
     [
@@ -373,6 +375,7 @@ def counted(monkeypatch):
     return names
 
 
+@pytest.mark.slow
 def test_a_pass_that_became_exact_in_its_middle_is_not_counted(corpus, words, tmp_path, counted):
     begin(corpus, words, tmp_path, passes=6).execute(Watching(12, interrupt))
     # The second pass, of the documents from 190 to 379, would be exact in a run of two passes from the start.
@@ -477,6 +480,7 @@ def test_a_stream_that_waits_can_be_stopped(words, tmp_path, standard_input, mon
     assert "100 documents in" in out
 
 
+@pytest.mark.slow
 def test_a_short_corpus_starts_after_its_first_pass(corpus, words, tmp_path, monkeypatch):
     start, sizes = TopicChain.start_from, []
 
@@ -531,6 +535,7 @@ def test_held_out_documents_are_never_learned_from_and_the_schedule_is_by_steps(
 # |S|.
 
 
+@pytest.mark.slow
 def test_the_size_of_the_corpus_is_given_counted_or_grows(corpus, words, tmp_path, monkeypatch):
     totals = []
     step = TopicChain.step
@@ -616,6 +621,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on(corpus, words, tmp_path, whole,
     assert run.saved_at == 380
 
 
+@pytest.mark.slow
 def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path, disk):
     folder = tmp_path / "copy"
     folder.mkdir()

@@ -230,6 +230,7 @@ def test_transform_averages_over_the_draws_with_gamma_as_it_was_learned(counts):
     np.testing.assert_allclose(found[-1], gamma / gamma.sum(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_learned_gamma_nears_the_truth_in_a_chain(counts):
     lda = fk.models.LDA(5, doc_topic_prior="symmetric", topic_word_prior=0.05, passes=5, **QUICK)
     lda.fit(counts)

@@ -52,6 +52,7 @@ def test_with_theta_in_place_of_beta_they_are_found_wrong():
     assert false_alarm(estimates(words, THETA, gamma), exact(words, BETA, gamma)) < CLEAR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topics", [1, 16, 17])
 def test_topics_that_fill_their_vectors_or_do_not_agree_with_enumeration(topics):
     rng = np.random.default_rng(topics)

@@ -104,6 +104,7 @@ def test_the_base_has_its_posterior():
         assert np.std(values) == pytest.approx(deviation, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_base_concentration_has_its_posterior_given_the_tables():
     # p(g | m) ∝ e^{-g/10} Γ(g)/Γ(g + m·) Π_k Γ(g/K + m_k)/Γ(g/K). 4,000 draws, thinned; as above.
     # One word per document of a topic: one table each.
@@ -199,6 +200,7 @@ def test_a_learned_prior_is_restored_within_a_pass_to_the_bit():
     np.testing.assert_array_equal(second.beta(), whole.beta())
 
 
+@pytest.mark.slow
 def test_hdp_leaves_topics_without_words_and_says_how_many_it_uses():
     documents, _ = drawn_corpus(3, 200, topics=4, words=200, length=50)
     quick = {"passes": 6, "sweeps": 10, "burn_in": 5, "n_jobs": 1, "topic_word_prior": 0.05}
@@ -251,6 +253,7 @@ def test_collapsed_sweeps_have_pseudo_counts():
     assert found["none"] == pytest.approx(0.7, abs=0.05)
 
 
+@pytest.mark.slow
 def test_pseudo_counts_are_a_prior_of_words():
     """Exact draws have E[β] of Dirichlet(α + δ + n)."""
     prior = WordPrior.of_array(np.array([[0.5, 0.5, 4.5], [0.5, 2.5, 0.5]]), 2)
@@ -300,6 +303,7 @@ def test_pinned_topics_are_neither_merged_nor_split():
     assert moves == [1, 0]
 
 
+@pytest.mark.slow
 def test_named_topics_have_their_seed_words_and_others_stay_free(tmp_path):
     documents, truth = drawn_corpus(4, 300, topics=6, words=300, length=60)
     top = truth.argsort(1)[:, ::-1]

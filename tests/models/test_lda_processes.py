@@ -68,6 +68,7 @@ def differing(a, b):
     return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
 
 
+@pytest.mark.slow
 def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_path, alone):
     write_corpus(tmp_path / "corpus.npz")
     begun = begin(tmp_path / "resumed", "sgrhmc")

@@ -252,6 +252,7 @@ def in_jax(case, beta=BETA, burn_in=300, sweeps=400, expected=None):
     return false_alarm(counts / (sweeps - burn_in), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_many_documents_at_once_agree_with_enumeration(case):
     assert in_jax(case) > FALSE_ALARM
@@ -261,6 +262,7 @@ def test_with_theta_in_place_of_beta_many_documents_are_found_wrong():
     assert in_jax("asymmetric", THETA) < CLEAR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mixtures_of_another_distribution_are_found(monkeypatch, mistake):
     right, totals = gibbs_jax._log_gammas, gibbs_jax._totals.__wrapped__
@@ -292,6 +294,7 @@ def chi_square(case, sweeps=40, number=4000):
     return stats.chisquare(cells[is_cell], means[is_cell]).pvalue
 
 
+@pytest.mark.slow
 def test_a_sample_is_an_exact_draw_of_all_topics_of_a_document():
     assert chi_square("repeats") > FALSE_ALARM
     # The first sweep does not know the other words: burn-in is not for nothing.
@@ -305,6 +308,7 @@ def test_the_first_sweep_has_the_mean_of_the_prior():
     assert in_jax("asymmetric", burn_in=0, sweeps=1, expected=counts) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_the_average_is_over_the_sweeps_after_burn_in():
     *documents, beta = corpus()
 
@@ -334,6 +338,7 @@ def rows(indptr, words, counts, start, stop):
     return indptr[start : stop + 1] - indptr[start], words[inside], counts[inside]
 
 
+@pytest.mark.slow
 def test_neither_padding_nor_parts_nor_order_changes_a_draw(monkeypatch):
     indptr, words, counts, beta = corpus()
     documents, gamma, num_tokens = (indptr, words, counts), np.linspace(0.05, 0.5, 7), counts.sum()

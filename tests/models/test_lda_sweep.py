@@ -35,6 +35,7 @@ def swept(corpus, words, tmp_path_factory):  # noqa: F811
 # Several numbers of topics.
 
 
+@pytest.mark.slow
 def test_a_sweep_compares_its_runs(swept):
     folder, code, out, err = swept
     assert (code, err) == (0, "")

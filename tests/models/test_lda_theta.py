@@ -139,6 +139,7 @@ def test_doubled_noise_is_found(monkeypatch):
 # ---- words that a minibatch does not have
 
 
+@pytest.mark.slow
 def test_words_seen_late_have_the_law_of_words_seen_at_every_step():
     counts = np.zeros(60)
     counts[:3] = 40.0, 20.0, 10.0

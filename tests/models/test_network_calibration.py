@@ -213,6 +213,7 @@ ALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_true_values_rank_uniformly_among_the_draws_of_a_network(name):
     found = p_values(name)

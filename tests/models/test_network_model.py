@@ -428,6 +428,7 @@ def test_the_curvature_is_that_of_the_output_with_the_least_noise():
     assert made.curvature(X, positions, fixed) == pytest.approx(100 * of_noise[1.0, 1.0])
 
 
+@pytest.mark.slow
 def test_a_linear_network_has_the_posterior_of_linear_regression(optimised):
     # y has mean 0 and deviation 1, so that the network sees it as it is.
     y = (Y - Y.mean()) / Y.std()
@@ -731,6 +732,7 @@ def test_a_fitted_calibration_is_the_best_of_a_fine_grid():
     assert metrics.fitted_calibration(p, labels).sharpness == pytest.approx(1.957, abs=0.01)
 
 
+@pytest.mark.slow
 def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_path):
     rng = np.random.default_rng(0)
     # With names, of which those that are left out know nothing: there is no warning.
@@ -777,6 +779,7 @@ def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_p
         fk.models.Network([3], calibration=61).fit(X, y)
 
 
+@pytest.mark.slow
 def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)).astype(np.float32)
@@ -842,6 +845,7 @@ def test_folds_are_the_default_where_a_fit_to_fewer_rows_knows_no_others():
         assert chosen_calibration(net, rows) == 0
 
 
+@pytest.mark.slow
 def test_a_fit_with_other_numbers_compiles_no_steps(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)).astype(np.float32)
@@ -888,6 +892,7 @@ def test_an_interrupted_calibration_keeps_the_draws(monkeypatch, foreground):
     assert net.predict_proba(X).shape == (60, 2)
 
 
+@pytest.mark.slow
 def test_small_sets_are_seen_as_a_whole_and_large_ones_by_minibatches():
     rng = np.random.default_rng(0)
     quick = {"passes": 1, "burn_in_passes": 0, "warm_start_passes": 0, "draws": 2, "calibration": 0}
@@ -897,6 +902,7 @@ def test_small_sets_are_seen_as_a_whole_and_large_ones_by_minibatches():
         assert net.trace_.settings["batch_size"] == batch_size
 
 
+@pytest.mark.slow
 def test_steps_of_the_default_momentum_keep_the_variance():
     """On a standard normal, within 0.02 (standard error 0.004); symplectic Euler gives 0.95."""
     sampler = StepSettings("sgnht", 0.01, 0.9, "constant", 4, "two-point").make(1, 1.0, 0)

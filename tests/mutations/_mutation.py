@@ -14,22 +14,21 @@ def _file_of(name: str, root: Path = ROOT) -> Path | None:
 
 
 @cache
-def _in_every_run(path: Path) -> set[str]:
-    """The tests of a file that are not marked long or slow as a whole."""
+def _not_long(path: Path) -> set[str]:
+    """The tests of a file that are not marked long as a whole."""
     tests = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
-    marks = ("pytest.mark.long", "pytest.mark.slow")
     return {
         test.name
         for test in tests
-        if not any(ast.unparse(decorator).startswith(marks) for decorator in test.decorator_list)
+        if not any(ast.unparse(mark).startswith("pytest.mark.long") for mark in test.decorator_list)
     }
 
 
-def is_quick(test: str, root: Path = ROOT) -> bool:
-    """Whether there is such a test, "fields" or "fields::name", that runs every time."""
+def is_run(test: str, root: Path = ROOT) -> bool:
+    """Whether there is such a test, "fields" or "fields::name", that `.ci/run` runs, slow or not."""
     file, _, name = test.partition("::")
     path = _file_of(file, root)
-    return path is not None and (not name or f"test_{name}" in _in_every_run(path))
+    return path is not None and (not name or f"test_{name}" in _not_long(path))
 
 
 class Mutation(NamedTuple):
@@ -61,8 +60,8 @@ class Mutation(NamedTuple):
         if self.find == self.replace:
             return "it changes nothing"
         for test in self.tests:
-            if not is_quick(test, root):
-                return f"there is no test {test!r}, or it is marked long or slow"
+            if not is_run(test, root):
+                return f"there is no test {test!r}, or it is marked long"
         return None if self.tests else "it names no test"
 
     def apply(self, root: Path) -> None:

@@ -53,6 +53,7 @@ def bad():
     return trace_of(draws), summary_of(names, draws)
 
 
+@pytest.mark.slow
 def test_all_rows_are_there_and_the_culprit_is_first(bad, tmp_path):
     trace, summary = bad
     trace.report(tmp_path / "r.html", title=HOSTILE, summary=summary)
@@ -194,6 +195,7 @@ def test_draws_that_are_not_finite_or_few_do_no_harm():
     assert few["lengths"] == []
 
 
+@pytest.mark.slow
 def test_the_settings_are_those_a_reader_needs(tmp_path):
     normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
     options = {"init": jnp.zeros(2), "steps": 40, "chains": 2, "progress": False, "out": tmp_path / "run"}

@@ -95,6 +95,7 @@ def draws_in_memory(batches):
     return fk.sample(in_memory(), SGLD, batches=scores, **RUN).samples
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "batches",
     [
@@ -136,6 +137,7 @@ def test_a_dataset_in_one_piece_is_mapped_and_chunks_are_read_whole(folder):
     assert data["y"].reader.window > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", long_case("rows::blocks_are_the_same_in_memory", "zarr")])
 def test_blocks_are_the_same_in_memory(folder, kind):
     scheme = BlockBatches(N, 5, 512, 2)
@@ -157,6 +159,7 @@ def test_large_compressed_files_are_read_in_blocks_of_their_pieces(folder, mappe
     assert isinstance(scheme(mapped), BlockBatches)
 
 
+@pytest.mark.slow
 def test_the_gradients_of_a_summary_read_a_large_file_piece_by_piece(folder, monkeypatch):
     """Five batches have all rows but three once: their mean is nearly the gradient, where each is off."""
     from fokker.diagnostics._gradients import Gradients
@@ -230,6 +233,7 @@ def test_control_variates_and_exact_samplers_work_from_a_file(mapped):
     assert np.allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_from_a_file_goes_on_in_its_folder(mapped, tmp_path):
     run = {**RUN, "batches": "reshuffle"}
     fk.sample(mapped, SGLD, out=tmp_path / "run", **{**run, "steps": 10})
@@ -283,6 +287,7 @@ def test_files_that_cannot_be_used_are_refused(tmp_path, data, error, message):
         target_of(data(tmp_path))
 
 
+@pytest.mark.slow
 def test_large_arrays_are_neither_copied_nor_kept(monkeypatch):
     monkeypatch.setattr(_data, "_LARGE", 2**10)
     x, y = X.copy(), Y.copy()
@@ -457,6 +462,7 @@ def test_a_stream_is_not_divided_among_processes():
         prepared(Call(target, SGLD, options, devices=devices))
 
 
+@pytest.mark.slow
 def test_a_trial_run_ends_the_thread_that_reads_ahead(mapped):
     from fokker.run.api import prepared
     from fokker.run.call import Call, Options

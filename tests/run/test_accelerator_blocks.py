@@ -11,6 +11,7 @@ from fokker.run.block import room_for
 TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2 - jnp.sum(theta["b"] ** 2) / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [fk.samplers.sgld(0.05), fk.samplers.nuts(0.5)], ids=["lockstep", "nuts"])
 def test_draws_are_those_of_a_cpu(monkeypatch, sampler):
     def draws():

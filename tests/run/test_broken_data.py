@@ -100,6 +100,7 @@ def disk_error():
     raise OSError(5, "the disk is gone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "message"),
     [

@@ -133,6 +133,7 @@ def test_a_stream_is_refused_with_what_to_give_instead():
         choice(target, 0.0)
 
 
+@pytest.mark.slow
 def test_a_run_says_which_sampler_was_chosen_and_why(tmp_path):
     options = {
         "init": lambda key: jax.random.normal(key, (2,)),

@@ -20,6 +20,7 @@ def of(tmp_path_factory):
     return json.loads(output.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_divided_states_are_in_a_folder_of_their_own_and_go_on_with_any_mesh(of):
     # The checkpoint has draws and what is recorded of them, and no state.
     assert set(of["arrays"]) == {"tail", "chunks"}
@@ -32,10 +33,12 @@ def test_divided_states_are_in_a_folder_of_their_own_and_go_on_with_any_mesh(of)
     assert of["on one device"] == [False, True]
 
 
+@pytest.mark.slow
 def test_moments_of_divided_parameters_are_read_without_the_model(of):
     assert of["moments"]
 
 
+@pytest.mark.slow
 def test_a_kill_while_divided_states_are_written_leaves_the_checkpoint_before(of):
     assert of["kills"] == {"after": 2, "in": 2}  # the steps of burn-in
     assert of["ended"] == [True, True]
@@ -43,6 +46,7 @@ def test_a_kill_while_divided_states_are_written_leaves_the_checkpoint_before(of
     assert [len(names) for names in of["left of them"].values()] == [2, 2]
 
 
+@pytest.mark.slow
 def test_damaged_states_are_found_and_the_checkpoint_before_is_used(of):
     assert of["missing"]
     assert len(of["said"]) == 1

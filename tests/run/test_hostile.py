@@ -541,6 +541,7 @@ def test_a_mass_matrix_of_another_shape_is_none(matrix):
         mass_matrix.check_shapes(mass_matrix.identity(kind, 3, np.float32), 3)
 
 
+@pytest.mark.slow
 def test_a_run_with_a_mass_matrix_of_another_shape_is_refused_by_name(tmp_path):
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
     sampler = fk.samplers.hmc(num_integration_steps=1)

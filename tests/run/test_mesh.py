@@ -32,6 +32,7 @@ def found(tmp_path, what, seconds=280):
     return json.loads(output.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
     of = found(tmp_path, "quick")
     assert of["moved"] > 1e-3
@@ -122,6 +123,7 @@ def together(endings, call, mesh, folder, steps):
     return [(process.returncode, *texts) for process, texts in zip(running, written, strict=True)]
 
 
+@pytest.mark.slow
 def test_a_lost_process_is_named_and_one_process_goes_on(tmp_path, x64):
     (code, _, errors), (killed, _, _) = together(
         ([], ["SIGKILL", "30"]), "sample", "chains", tmp_path / "run", 400

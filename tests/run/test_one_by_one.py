@@ -122,6 +122,7 @@ def test_kernels_compute_in_double_precision():
     assert np.abs(trace.samples - trace.samples.astype(np.float32)).max() > 0
 
 
+@pytest.mark.slow
 def test_samplers_with_paths_are_kernels_too(monkeypatch):
     for sampler in (samplers.hmc(0.5, None, RADII), samplers.ghmc(0.5, 0.7, RADII, num_integration_steps=2)):
         trace = draws(sampler=sampler, steps=6)

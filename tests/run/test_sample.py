@@ -472,6 +472,7 @@ def test_a_good_run_is_trusted_and_a_bad_one_is_not():
         run(steps=3).summary()
 
 
+@pytest.mark.slow
 def test_draws_go_to_arviz_by_name():
     target = fk.Density(lambda theta: -jnp.sum(theta["w"] ** 2) - theta["b"][0] ** 2)
     trace = run(samplers.sgnht(0.1), target, init={"w": np.zeros((3, 2)), "b": [0.0]}, steps=20, chains=2)

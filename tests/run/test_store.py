@@ -173,6 +173,7 @@ def posterior(scale=1.0, data=DATA, centre=np.array([0.0, 0.2])):
     )
 
 
+@pytest.mark.slow
 def test_another_run_is_refused_by_name(tmp_path):
     call = {"init": 0.5, "steps": 10, "chains": 1, "batch_size": 4, "progress": False, "out": tmp_path}
     sampler = fk.samplers.sghmc(1e-3, 2.0)

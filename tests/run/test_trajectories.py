@@ -506,6 +506,7 @@ def flipped_balance(sampler):
     return asymmetry(before, there), float(jnp.mean(info.acceptance_rate))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["maula", "ghmc"])
 def test_balance_up_to_a_flip_of_the_momentum(name, monkeypatch):
     """Of MAULA's kernel; of GHMC's without its refreshment, which is balanced by itself. False alarm 1e-6."""
@@ -529,6 +530,7 @@ def stationarity(sampler, steps):
     return stats.chisquare(counts.ravel()).pvalue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEPT)
 def test_kept_momenta_keep_the_target_over_several_steps_and_not_without_the_flip(name, monkeypatch):
     """Over 6 steps; a chi-square of 36 cells of (θ, p), false alarm 1e-6."""
@@ -608,6 +610,7 @@ def same(ours, theirs):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
+@pytest.mark.slow
 def test_random_numbers_are_those_of_jax_to_the_bit():
     key = jax.random.fold_in(jax.random.key(7), 2**31 + 5)
     keys = jax.random.split(key, 4)
@@ -763,6 +766,7 @@ def drawn_starts(key):
     return 0.5 * jax.random.normal(key, (2,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -830,6 +834,7 @@ def test_a_run_goes_on_and_burn_in_drops(reference):
     near(every.samples, reference.samples[:, 3::4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_walk_interrupted_while_its_draws_are_fetched_goes_on(call, monkeypatch):
     """Draws and states are in agreement, whatever the block at which a Ctrl-C comes."""
@@ -845,6 +850,7 @@ def test_a_walk_interrupted_while_its_draws_are_fetched_goes_on(call, monkeypatc
     near(cut.resume().samples, whole.samples)
 
 
+@pytest.mark.slow
 def test_moments_are_those_of_the_draws(reference):
     options = {"init": drawn_starts, "steps": 24, "burn_in": 5, "keep": "moments", **RUN}
     for thin, chunk in ((4, 7),):
@@ -900,6 +906,7 @@ class Fenced(Leapfrog):
 FLOW = fk.dynamics.hamiltonian_flow(BENT.potential)
 
 
+@pytest.mark.slow
 def test_a_tree_does_not_choose_points_without_a_way_back():
     """Of 200 trees; without a fence a good part goes there."""
 
@@ -973,6 +980,7 @@ def learned(trace, d):
     return written_out(trace.sampler.mass_matrix, d)
 
 
+@pytest.mark.slow
 def test_warm_up_finds_scales_over_four_orders_of_magnitude():
     """And one step size for all chains, at which they accept as much as was asked for."""
     deviations = np.array([1e-2, 0.1, 1.0, 10.0, 100.0])
@@ -1041,6 +1049,7 @@ def test_defaults_do_for_a_nested_tree(name):
         assert trace.origin.sampler.step_size.shape == ()
 
 
+@pytest.mark.slow
 def test_a_warmed_run_is_run_again_with_what_was_learned():
     trace = warmed(NORMAL, samplers.hmc(num_integration_steps=3), 2, steps=60, warm_up=150)
     longer, again = trace.resume(20), trace.rerun()
@@ -1194,6 +1203,7 @@ class Weighted(fk.Target):
         return jnp.sum(self.weights * jnp.stack(parts))
 
 
+@pytest.mark.slow
 def test_a_target_that_is_none_is_warned_of_in_the_summary():
     """Flat in a direction, made of steps, or growing without end: found in warm-up, said in the summary."""
 
@@ -1238,6 +1248,7 @@ def first_steps(count, taken=0):
     return chains, *asked[0]
 
 
+@pytest.mark.slow
 def test_the_first_step_sizes_do_not_depend_on_how_many_chains_there_are():
     """Among many some chain crosses the acceptance at every trial; a chain that has crossed is done.
 
@@ -1386,6 +1397,7 @@ def test_a_window_leaves_the_average_step_size_and_not_the_last(monkeypatch):
     assert chains.taken == 10
 
 
+@pytest.mark.slow
 def test_chains_learn_at_the_end_of_each_of_their_trajectories_with_the_last_step_size():
     """Against a loop of steps: paths of different lengths, three chains, and averages that are far off."""
     sampler = samplers.hmc(0.5, None, MASSES).on(BENT, T)
@@ -1418,6 +1430,7 @@ def test_chains_learn_at_the_end_of_each_of_their_trajectories_with_the_last_ste
     assert np.mean(out["num_integration_steps"][:, :steps]) > 2 * np.mean(lengths)
 
 
+@pytest.mark.slow
 def test_random_paths_are_uniform_in_length():
     """π/2 at ε = 0.3 is 5 leaps: 1 to 9 of them, each as often; beyond 5 standard errors once in 1e5."""
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)

@@ -234,6 +234,7 @@ def test_the_noise_and_the_probe_of_preconditioned_sgld_are_independent(noise):
         assert abs(np.corrcoef(part, v)[0, 1]) < 5 / 64
 
 
+@pytest.mark.slow
 def test_preconditioned_sgld_takes_estimators():
     x = jax.random.normal(jax.random.key(0), (60,))
     target = fk.Posterior(lambda t: -(t**2) / 2, lambda t, x: -((x - t) ** 2) / 2, x)
@@ -299,6 +300,7 @@ def test_the_penalty_makes_noisy_exchanges_keep_detailed_balance(x64):
     assert math.log(without) < 0.8
 
 
+@pytest.mark.slow
 def test_exchanges_see_all_the_data_or_the_batch(monkeypatch):
     import importlib
 
@@ -394,6 +396,7 @@ def test_replicas_with_momenta_and_minibatches_keep_the_temperature(optimised):
     assert trace.sample_stats["kinetic_temperature"].mean() == pytest.approx(2.0, rel=0.06)
 
 
+@pytest.mark.slow
 def test_exchanges_turn_by_turn_and_only_when_due():
     flat = fk.Density(lambda theta: 0.0 * jnp.sum(theta))
     sampler = samplers.replica_exchange(samplers.sghmc(1e-12), (1.0, 2.0, 3.0), every=2).on(flat)

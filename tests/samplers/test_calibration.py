@@ -206,6 +206,7 @@ def p_values(case, seed=0, temperature=1.0, counted=1.0):
 QUICK = ("hierarchical, whole gradients",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -221,6 +222,7 @@ def test_the_true_values_rank_uniformly_among_the_draws(name):
 # The same test of what is wrong on purpose ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_temperature_of_six_fifths_is_found():
     found = p_values(CASES["hierarchical, whole gradients"], temperature=1.2)
     assert min(found.values()) < FALSE_ALARM, found

@@ -99,6 +99,7 @@ def test_a_wrong_conditional_shows():
     assert abs(each.mean() - SHAPE) > 10 * each.std() / math.sqrt(COUNT)
 
 
+@pytest.mark.slow
 def test_the_moves_of_a_scan():
     sampler = samplers.gibbs(CONDITIONALS, scan="cyclic")
     state = sampler.init({"y": jnp.ones(2), "v": 2.0})
@@ -167,6 +168,7 @@ def test_detailed_balance_of_slice_sampling_fails(fault, monkeypatch):
     assert asymmetry(before, after, 8) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_sweep_of_slices_keeps_a_tree_of_normals_and_bounds():
     """One sweep from exact draws: moments within 5 standard errors; and a density with an edge."""
     target = fk.Density(lambda t: NORMAL.log_density(jnp.append(t["b"], t["a"])))

@@ -75,6 +75,7 @@ def toy(rows: int) -> Any:
     return fk.tables({"a": fk.Table(rows, MEAN, PRECISION)}, log_likelihood, data)
 
 
+@pytest.mark.slow
 def test_a_row_with_a_mass_moves_in_its_own_coordinates():
     """θ' = θ - εM⁻¹∇U + √(2ε/M) w row by row, with the noise of the same key and unit masses."""
     h, M = 0.05, np.array([1.0, 4.0, 9.0], np.float32)
@@ -98,6 +99,7 @@ def two_tables() -> Any:
     return fk.tables(priors, lambda rows, d: -((d["y"] - rows["a"] @ rows["b"]) ** 2) / 2, data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "inner",
     [
@@ -157,6 +159,7 @@ def test_without_noise_a_step_is_the_dense_one_on_the_rows_seen_and_the_prior_so
     np.testing.assert_array_equal(twice.position["a"][1], theta["a"][1])
 
 
+@pytest.mark.slow
 def test_a_lazy_step_of_all_the_data_is_a_dense_one(x64):
     target, inner = two_tables(), samplers.sghmc(0.1)
     theta = {"a": jnp.ones((6, 2)), "b": jnp.ones((9, 2))}
@@ -217,6 +220,7 @@ def moments_of(inner: Any, T: float, steps: int, draws: int, batch: int = BATCH)
     return [(rows.reshape(-1, 2).mean(0), np.cov(rows.reshape(-1, 2).T)) for rows in (x[:, 0::2], x[:, 1::2])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [long_case("lazy::rows_have_the_exact_stationary_law_at_a_temperature", "sgld"), "sghmc"]
 )
@@ -270,6 +274,7 @@ def test_draws_are_the_same_whatever_the_blocks_and_the_rows_read():
     assert np.all(np.asarray(one.samples["b"])[:, 1:] != np.asarray(one.samples["b"])[:, :-1])
 
 
+@pytest.mark.slow
 def test_no_table_is_copied_by_a_step(optimised):
     rows = 54_321
     sampler = fk.lazy(samplers.sgnht(0.1, kind="diagonal")).on(toy(rows))

@@ -66,6 +66,7 @@ FORWARD = {
 }  # traced at the first call, in double precision
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     seed=st.integers(0, 1000),
@@ -84,6 +85,7 @@ def test_steps_lead_back_and_stay_on_the_sphere(seed, h, integrator, d, x64):
     np.testing.assert_allclose(other, -change, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "integrator",
     [
@@ -178,6 +180,7 @@ def test_refreshment_forgets_over_L_and_keeps_directions_even(x64):
     np.testing.assert_allclose(np.mean(np.asarray(v) ** 2, axis=0), 1 / 200, rtol=5 * math.sqrt(2 / 4_000))
 
 
+@pytest.mark.slow
 def test_the_step_goes_into_any_recipe(x64):
     dynamics, integrator = (
         fk.dynamics.isokinetic(bumpy, jnp.array([0.7, 1.3])),
@@ -294,6 +297,7 @@ def run(sampler, positions, length, seed=0, of=lambda theta: theta):
     return go(positions, jax.random.split(jax.random.key(seed), chains))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
     [
@@ -375,6 +379,7 @@ def test_jit_is_eager_and_vmap_is_a_loop(adjusted):
     assert jax.tree.structure(one[0].position) == jax.tree.structure(TREE)
 
 
+@pytest.mark.slow
 def test_temperature_divides_the_potential_and_nothing_else(x64):
     hot = fk.Density(lambda t: -bumpy(t))
     cold = fk.Density(lambda t: -bumpy(t) / 2.5)
@@ -431,6 +436,7 @@ def test_bad_settings_are_refused():
         automatic.warm_up(jnp.ones((1, 2)), jax.random.split(key, 1), 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mclmc", "mchmc"])
 def test_an_adjusted_step_is_the_path_written_out(name):
     """A new u, steps of the integrator with refreshments in part between them, and Metropolis."""
@@ -505,6 +511,7 @@ SIZES = jnp.asarray(np.geomspace(0.01, 100, 12), jnp.float32)
 UNEQUAL = fk.Density(lambda theta: -jnp.sum((theta["x"] / SIZES) ** 2) / 2)
 
 
+@pytest.mark.slow
 def test_the_warm_up_finds_step_size_length_and_scale():
     """Scales from 0.01 to 100 at T = 2, from a bad start; the energy error asked for comes out."""
     start = {"x": jnp.stack([SIZES * 3 * s for s in (-1, 1, -1, 1)])}
@@ -583,6 +590,7 @@ def test_the_warm_up_keeps_an_L_that_was_given():
     assert float(tuned.step_size) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "integrator",
     [

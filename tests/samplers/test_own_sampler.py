@@ -36,6 +36,7 @@ def test_it_is_the_example_of_the_documentation_in_about_thirty_lines():
     assert len([line for line in source.splitlines() if line.strip()]) <= 32
 
 
+@pytest.mark.slow
 def test_it_is_checked():
     report = fk.check(LeimkuhlerMatthews(0.1).on(NORMAL), state=jnp.zeros(2), number_of_points=32)
     assert report.verdict == "right"
@@ -50,6 +51,7 @@ def test_its_time_scale_is_that_of_the_dynamics_that_it_follows():
     assert Unadjusted(0.1).fastest_time(*where) == pytest.approx(1 / 2, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_run_finds_its_step_size_and_ends_in_a_summary(monkeypatch):
     monkeypatch.setattr("fokker.run.candidates._STEPS", (1.0,))
     monkeypatch.setattr("fokker.run.tuning._CHECKED", 64)
@@ -59,6 +61,7 @@ def test_a_run_finds_its_step_size_and_ends_in_a_summary(monkeypatch):
     assert trace.summary()
 
 
+@pytest.mark.slow
 def test_its_runs_are_stored_and_continued_to_the_bit(tmp_path):
     options = {**SHORT, "batch_size": 4}
     sampler = LeimkuhlerMatthews(1e-3)

@@ -219,6 +219,7 @@ def test_the_noises_of_the_variables_are_independent():
     assert abs(correlation) < 5 / np.sqrt(5000)
 
 
+@pytest.mark.slow
 def test_the_estimate_of_gamma_is_unbiased_over_all_probes(monkeypatch, x64):
     D = fields.Gram(lambda z: jnp.eye(3) + 0.3 * jnp.outer(jnp.sin(z), jnp.cos(z)), diagonal_part=0.1)
     dynamics = fk.Dynamics(skewed, D=D, Q=fields.Skew(lambda z: jnp.outer(z, z**2)), temperature=T)
@@ -370,6 +371,7 @@ def test_riemann_dynamics_find_a_skewed_target_and_without_gamma_they_do_not(opt
 COVARIANCE = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, -0.2], [0.0, -0.2, 0.25]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "M"),
     [

@@ -46,6 +46,7 @@ def leap(x, r, h):
     return *generalised_leapfrog(H, x, r, h, 1e-13, 100), H(x, r)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     x=st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
@@ -274,6 +275,7 @@ def test_in_one_dimension_it_is_the_flow_of_sgrhmc_without_friction(x64):
     np.testing.assert_allclose(dp, f["r"], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_constant_metric_is_hmc_by_leapfrog(x64):
     x, w = jnp.array([0.4, -0.7]), jnp.array([0.3, 1.2])
     G, h = jnp.array([[2.0, 0.3], [0.3, 0.5]]), 0.2

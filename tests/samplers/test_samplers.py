@@ -105,6 +105,7 @@ def test_with_matrices_the_bias_falls_with_the_step_at_the_order_of_the_integrat
     assert 0.95 * 2**order < coarse / fine < 1.05 * 2**order
 
 
+@pytest.mark.slow
 def test_the_biases_are_the_known_ones(x64):
     """In closed form for a unit normal at temperature T, not only in order."""
     target, T, h = Gaussian(np.eye(1)), 2.0, 0.2
@@ -138,6 +139,7 @@ def test_a_known_noise_of_the_gradient_is_made_up_for(make, estimate, x64):
     assert np.linalg.norm(ignored - without) > 5e-3 * np.linalg.norm(without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sgld", "sghmc", "sghmc, ABOBA", "gsgrhmc"])
 def test_the_noise_of_the_gradient_adds_a_bias_of_first_order(name, x64):
     make = AFFINE[name].make
@@ -158,6 +160,7 @@ def the_same(one, other, T=1.7):
         np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_gsgrhmc_with_a_unit_metric_is_sghmc(x64):
     the_same(gsgrhmc(0.1, 1.0), samplers.sghmc(0.1, integrator=EulerMaruyama()))
     one = samplers.gsgrhmc(0.1, fields.Scalar(1.0), fields.Scalar(1.0), integrator=Splitting())
@@ -193,6 +196,7 @@ def test_sgfs_without_noise_is_sgld(x64):
     the_same(samplers.sgfs(0.1, 0.7, 0.0), samplers.sgld(0.1, 0.7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", [0.99, 1.5, 40.0])
 def test_the_exact_friction_step_is_that_of_the_matrix_exponential(x, x64):
     """Moments of d(θ, r) = A(θ, r) dt + b dt + √(2Tc) dW by Van Loan's block matrices, at three γh."""
@@ -315,6 +319,7 @@ def test_the_batch_takes_the_place_of_the_gradient_once(integrator, x64):
     np.testing.assert_allclose(C[:2], -0.1 * (1 + decay) / 2 * np.eye(2), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_symplectic_euler_is_symplectic_with_a_batch_too(x64):
     """det A = 1 without friction, and the order r, θ whatever form the noise to subtract has."""
     flow = samplers.recipe(
@@ -368,6 +373,7 @@ def bent_well(theta):
     return jnp.sum(theta**2) / 2 + theta[0] ** 4 / 4 + jnp.sin(theta[0] * theta[1])
 
 
+@pytest.mark.slow
 def test_a_thermostat_at_its_fixed_point_is_sghmc(x64):
     """ξ' - ξ is second order in r, so at r'ᵀr' = dT a step of SGNHT from ξ = A is one of SGHMC."""
     for kind in ("scalar", "diagonal", "matrix"):
@@ -569,6 +575,7 @@ def test_splittings_refuse_what_they_cannot_solve():
         Splitting("BAO")
 
 
+@pytest.mark.slow
 def test_the_default_thermostat_absorbs_the_noise_of_minibatches(optimised):
     """In 3,000 steps from the wrong friction; with μ = 1 ξ takes 30,000 for each factor of e.
 

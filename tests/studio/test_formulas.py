@@ -164,6 +164,7 @@ def test_what_is_not_a_formula_is_refused_with_the_place_and_what_to_write(typed
     assert position is None or error.value.position == position
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 @settings(max_examples=200)
 def test_any_text_is_a_formula_or_an_error(typed):

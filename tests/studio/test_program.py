@@ -53,6 +53,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_copied_program_has_the_same_bits(name, optimised):
     assert np.all(np.isfinite(same(CASES[name])))

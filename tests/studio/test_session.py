@@ -151,6 +151,7 @@ def test_an_error_says_which_part_and_where():
     assert (answer["part"], answer["position"], answer["about"]) == ("target.formula", 6, "recipe")
 
 
+@pytest.mark.slow
 def test_questions_are_answered_with_what_the_library_says(monkeypatch):
     design = designs.RIGHT["metric"]
     report = analysis.verdict(design_of(design), number_of_points=32, explain=False)

@@ -73,6 +73,7 @@ def runs():
     return result
 
 
+@pytest.mark.slow
 def test_without_gamma_the_divergence_is_large_and_no_chance(runs):
     right, broken = (runs[name][-1][0] for name in ("right", "broken"))
     assert broken["kl"] > 2 * right["kl"]
@@ -102,6 +103,7 @@ def test_a_message_is_read_as_it_was_packed():
     assert np.array_equal(read["b"], arrays["b"])
 
 
+@pytest.mark.slow
 def test_the_story_of_mcmc_demo_takes_the_steps_that_were_published_and_is_wrong():
     """Its turn lacks the term of the old direction u: it gives c·e with c > 0, e = ∇U/|∇U|, for every u."""
     (story,) = [story for story in STORIES if "mcmc-demo" in story.title]
@@ -114,6 +116,7 @@ def test_the_story_of_mcmc_demo_takes_the_steps_that_were_published_and_is_wrong
     assert verdict(published, number_of_points=32, explain=False).verdict == "wrong"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hmc", "nuts"])
 def test_the_trajectory_ends_at_the_next_place_of_the_first_chain(name):
     run = {"chains": 3, "steps": 2, "burn_in": 0}

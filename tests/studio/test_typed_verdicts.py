@@ -25,6 +25,7 @@ def report_on(name):
     return verdict(design_of(ALL[name]), **FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_the_verdict_on_a_typed_sampler(name):
     assert report_on(name).ok == (name in designs.RIGHT)
@@ -70,6 +71,7 @@ def test_the_page_shows_what_check_says_on_all_of_them(monkeypatch, page, served
         assert bool(report.reasons) == (name in designs.BROKEN), name
 
 
+@pytest.mark.slow
 def test_the_report_is_that_of_the_same_dynamics_written_in_python():
     report = verdict(design_of(designs.BROKEN["Γ dropped"]), **FEW)
 
@@ -90,6 +92,7 @@ def test_the_report_is_that_of_the_same_dynamics_written_in_python():
     assert report.residual == pytest.approx(wanted.residual, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_gradient_noise_is_part_of_what_is_checked():
     data = {**designs.RIGHT["langevin"], "settings": {"noise": 2, "step_size": 0.1}}
     report = verdict(design_of(data), **FEW)
@@ -97,6 +100,7 @@ def test_gradient_noise_is_part_of_what_is_checked():
     assert any("gradient noise is checked" in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_gradient_noise_that_was_not_looked_at_is_said():
     data = {
         "target": {"name": "normal"},
@@ -107,6 +111,7 @@ def test_gradient_noise_that_was_not_looked_at_is_said():
     assert any("was not looked at" in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_the_residual_is_where_the_mistake_is():
     broken = residual_map(design_of(designs.BROKEN["drift without Γ"]))
     right = residual_map(design_of(designs.RIGHT["drift with Γ"]))

@@ -73,6 +73,7 @@ def test_an_axis_that_a_column_indexes_has_its_labels_and_no_other(trace, tmp_pa
     assert list(posterior["city"].values) == CITIES
 
 
+@pytest.mark.slow
 def test_a_run_on_disk_and_a_constrained_one_have_them(posterior, tmp_path):
     init = {**INIT, "scale": 1.0}
     positive = run(fk.constrain(posterior, {"scale": "positive"}), init, out=tmp_path / "run")
@@ -81,6 +82,7 @@ def test_a_run_on_disk_and_a_constrained_one_have_them(posterior, tmp_path):
     assert run(posterior, lambda key: INIT).labels == positive.labels
 
 
+@pytest.mark.slow
 def test_names_of_the_user_come_first_and_get_the_labels():
     target = fk.Posterior(
         log_prior,

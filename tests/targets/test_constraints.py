@@ -193,6 +193,7 @@ def four_at(T):
     return jax.tree.map(lambda x: x[:, 300:], trace.samples)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "T", [long_case("constraints::draws_have_the_density_of_theta_at_every_temperature", 1.0), 0.5]
 )
@@ -210,6 +211,7 @@ def test_draws_have_the_density_of_theta_at_every_temperature(T):
     np.testing.assert_allclose(samples["dirichlet"].sum(axis=-1), 1.0, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("T", "jacobian"),
     [
@@ -430,6 +432,7 @@ def test_a_start_that_breaks_a_constraint_is_refused(rule, init, words):
         start(rule, init)
 
 
+@pytest.mark.slow
 def test_starts_drawn_for_each_chain_are_looked_at_one_by_one():
     options = {"steps": 2, "chains": 4, "progress": False, "seed": 25}
     # With this seed the last of the four is the one below 0.
@@ -530,6 +533,7 @@ def test_a_step_across_a_wall_comes_back_with_the_momentum_turned_round(x64):
 WALLS = (np.array([0.0, -1.0, 0.5, -np.inf], np.float32), np.array([np.inf, 2.0, np.inf, 1.0], np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
     [

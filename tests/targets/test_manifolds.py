@@ -63,6 +63,7 @@ def test_correlations_of_lkj_have_the_marginal_densities_of_beta(is_factor, x64)
     np.testing.assert_allclose(found, np.repeat(wanted[:, None], 3, axis=1), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_lkj_densities_of_a_matrix_and_of_its_factor_differ_by_the_jacobian(x64):
     """Of several matrices at once: dR/dL by autodiff."""
     L = constraints.correlation_cholesky().constrain(
@@ -151,6 +152,7 @@ def von_mises_fisher(kappa, number, seed):
 FISHER = fk.constrain(fk.Density(lambda u: 3 * u[0]), "unit_vector")
 
 
+@pytest.mark.slow
 def test_draws_of_directions_are_compared_with_their_density():
     """Right draws raise no alarm, and those of another κ do; the lengths behind them are not stored."""
     right, wrong = (von_mises_fisher(kappa, 2000, 0).reshape(4, 500, 3) for kappa in (3.0, 4.5))
@@ -163,6 +165,7 @@ def test_draws_of_directions_are_compared_with_their_density():
     assert any("never moved" in text for text in judged(still, FISHER, is_exact=True).warnings)
 
 
+@pytest.mark.slow
 def test_directions_among_many_parameters_are_compared_with_their_density():
     """The directions over all parameters are those of the redrawn vectors."""
     target = fk.constrain(fk.Density(lambda u: 3 * jnp.sum(u[:, 0])), "unit_vector")
@@ -171,6 +174,7 @@ def test_directions_among_many_parameters_are_compared_with_their_density():
     assert summary.trusted, summary.warnings
 
 
+@pytest.mark.slow
 def test_a_redrawn_length_has_its_density_and_leaves_the_direction(x64):
     """The mean of |y|² over 10,000 pairs is d + 8: within 5 of its standard errors, √(2(d + 8)/20000)."""
     target = fk.constrain(
@@ -225,6 +229,7 @@ def test_nuts_draws_correlations_of_lkj(run):
     np.testing.assert_array_equal(R, np.swapaxes(R, -1, -2))
 
 
+@pytest.mark.slow
 def test_entries_that_cannot_vary_are_shown_and_not_judged(run, tmp_path):
     """Neither with the model nor without it, of draws and of moments, and also as a quantity of one's own."""
     folder, trace = run
@@ -243,6 +248,7 @@ def test_entries_that_cannot_vary_are_shown_and_not_judged(run, tmp_path):
     assert trace.summary().trusted, trace.summary().warnings
 
 
+@pytest.mark.slow
 def test_moments_of_a_matrix_are_judged_without_its_constants(tmp_path):
     """With the model and without it; what can vary and does not is still seen."""
     mean = {"R": np.tile(np.eye(2), (4, 1, 1)), "s": np.full(4, 3.0)}
@@ -261,6 +267,7 @@ def test_moments_of_a_matrix_are_judged_without_its_constants(tmp_path):
             assert all(text.startswith("s never moved") for text in warnings)
 
 
+@pytest.mark.slow
 def test_a_matrix_among_many_parameters_is_judged_without_its_constants(tmp_path):
     """Independent draws, stored and opened without the model: few scalars of one leaf, many of the other."""
     generator = np.random.default_rng(3)
@@ -277,6 +284,7 @@ def test_a_matrix_among_many_parameters_is_judged_without_its_constants(tmp_path
     assert np.isfinite(summary.leaves[0].r_hat)
 
 
+@pytest.mark.slow
 def test_a_run_of_matrices_goes_on_to_the_bit(run, tmp_path):
     whole = run[1]
     part = {**OPTIONS, "steps": 150}
@@ -306,6 +314,7 @@ def test_places_of_constants_in_a_folder_that_cannot_be_are_not_believed(value):
         check_description(description, {"fixed/../R": np.eye(3, dtype=bool)})
 
 
+@pytest.mark.slow
 def test_modes_of_directions_and_planes():
     """The mode is that of y, which for these two is at that of the density of theta."""
     mode = fk.find_mode(FISHER, np.array([0.0, 0.6, 0.8], np.float32))
@@ -324,6 +333,7 @@ def test_a_bound_that_is_large_leaves_no_entry_constant():
     np.testing.assert_array_equal(mask, np.eye(2, dtype=bool))
 
 
+@pytest.mark.slow
 def test_bounds_keep_their_digits_until_the_precision_is_known():
     bound = 1.7e9 + 50  # of which single precision has 1.7e9
     target = fk.constrain(fk.Density(lambda x: bound - x), fk.constraints.lower(bound))

@@ -32,6 +32,7 @@ def ranks():
 # The density ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_density_of_lkj_is_that_of_numpyro(x64):
     """Of five variables, with its integral."""
     y = np.random.default_rng(0).normal(size=10)
@@ -94,6 +95,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_potential_is_that_of_numpyro(name, x64):
     model = MODELS[name]
@@ -172,6 +174,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_minibatches_are_unbiased_for_the_potential_of_numpyro(name, x64, monkeypatch):
     model, arguments, keywords, subsample = CASES[name]
@@ -195,6 +198,7 @@ def test_minibatches_are_unbiased_for_the_potential_of_numpyro(name, x64, monkey
             assert abs(estimate(y) - wanted) > 0.01 * abs(wanted)
 
 
+@pytest.mark.slow
 def test_gradients_of_single_data_add_up(x64):
     target = fk.from_numpyro(regression, X, Y, subsample="rows")
     y = target.unconstrain({"w": jnp.array([0.5, 1.0]), "scale": 0.8})
@@ -263,6 +267,7 @@ def test_a_conjugate_posterior_by_minibatches():
             assert abs(found.mean() - wanted) < 5 * found.std(ddof=1) / math.sqrt(50) + 0.03 * scale
 
 
+@pytest.mark.slow
 def test_arviz_has_the_sites_by_name_and_the_deterministic_ones():
     target = fk.from_numpyro(conjugate, HEADS.astype(np.int32), y=HEIGHTS, subsample="rows")
     options = {"init": {"p": 0.25, "mean": 1.0}, "steps": 6, "chains": 2, "batch_size": 20, "progress": False}
@@ -575,6 +580,7 @@ def test_plates_are_names_of_axes_and_the_log_likelihood_is_that_of_each_datum(c
     np.testing.assert_allclose(trace.log_likelihood(thin=3), wanted[:, ::3], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_predictive_draws_are_of_the_model_at_each_draw(cities):
     """Of 300 standard normals, mean and spread within 5 standard errors: 1e-6 false alarms."""
     model, place, seen, labels, trace = cities
@@ -593,6 +599,7 @@ def test_predictive_draws_are_of_the_model_at_each_draw(cities):
     np.testing.assert_array_equal(target.known_data()["observed_data"]["seen"], seen)
 
 
+@pytest.mark.slow
 def test_the_prior_predictive_has_the_law_of_the_prior(cities):
     """mean ~ N(0, 25), an effect adds 1, a datum 1/4; within 5 standard errors of 500 draws."""
     model, place, seen, _, trace = cities
@@ -656,6 +663,7 @@ def masked(y, seen, weight=1.0):
         numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
 
 
+@pytest.mark.slow
 def test_masked_entries_are_no_data_and_a_scale_is_none_of_the_likelihood():
     y, seen = np.array([1.0, 2.0, 99.0]), np.array([True, True, False])
     theta = {"mean": jnp.zeros(())}

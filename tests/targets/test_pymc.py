@@ -53,6 +53,7 @@ def test_nothing_of_jax_is_changed_by_the_import(schools):
     assert "device_count=100" not in os.environ.get("XLA_FLAGS", "")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_the_density_is_that_of_pymc_at_every_temperature(schools, precision):
@@ -70,6 +71,7 @@ def test_the_density_is_that_of_pymc_at_every_temperature(schools, precision):
             np.testing.assert_allclose(values(y), wanted, rtol=1e-12 if precision == "double" else 3e-6)
 
 
+@pytest.mark.slow
 def test_variables_go_there_and_back_with_the_jacobian_of_autodiff(schools):
     _, target = schools
     theta = target.init(jax.random.key(3))
@@ -116,6 +118,7 @@ def regression(pm):
     return model
 
 
+@pytest.mark.slow
 def test_minibatches_are_unbiased_and_all_the_rows_are_the_model(regression):
     whole, target = fk.from_pymc(regression), fk.from_pymc(regression, subsample=["x", "y"])
     assert target.size == 40
@@ -128,6 +131,7 @@ def test_minibatches_are_unbiased_and_all_the_rows_are_the_model(regression):
     assert float(target.potential(y)) == pytest.approx(float(whole.potential(y)), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_draws_are_of_the_posterior(pm):
     """Conjugate: μ ~ N(0, 1), x ~ N(μ, 1). Mean and variance within 5 standard errors: 1e-6 false alarms."""
     x = RNG.normal(1.0, 1.0, 9)
@@ -164,6 +168,7 @@ def test_models_that_cannot_be_sampled_are_refused(pm):
         fk.from_pymc(model)
 
 
+@pytest.mark.slow
 def test_rows_that_are_no_rows_are_refused(pm, regression):
     with pytest.raises(
         ValueError, match=r"'xs', but the pm\.Data containers of the model are x, y\. Did you"
@@ -256,6 +261,7 @@ def test_dims_and_coords_of_the_model_are_in_draws_and_tables(cities):
     assert names == ["effect[Köln]", "effect[Bonn]", "effect[Trier]", "noise"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_posterior_predictive_of_pymc_is_that_of_the_draws(pm, cities):
     """PyMC draws from the prior whatever depends on an axis or a container that it does not find."""
@@ -334,6 +340,7 @@ def test_the_log_likelihood_is_that_of_each_datum(cities):
         trace.log_likelihood(rows=[0])
 
 
+@pytest.mark.slow
 def test_the_log_likelihood_of_rows_is_taken_at_theta(regression):
     """Draws are of a scale that is positive; the program takes its logarithm."""
     target = fk.from_pymc(regression, subsample=["x", "y"])

@@ -177,6 +177,7 @@ def test_a_row_whose_likelihood_is_not_finite_is_named(likelihood, words, monkey
     assert found is None if words is None else re.search(words, found)
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_at_a_row_names_it():
     """At the start by the value of U, and in the run by its gradient."""
     x = np.ones(9, np.float32)
