@@ -235,6 +235,27 @@ MUTATIONS = [
         ("changed::a_prediction_is_by_the_present_value_of_a_global",),
     ),
     Mutation(
+        "diagnostics/_arrival.py",
+        "if not added[worst] > _ADDED:",
+        "if True:",
+        "draws of the way from a far start are no problem",
+        ("arrival::the_variance_that_the_way_adds_is_said_with_a_burn_in",),
+    ),
+    Mutation(
+        "diagnostics/_arrival.py",
+        "further * reach), arrival, 0)",
+        "0 * reach), arrival, 0)",
+        "the first of heavy tails is taken for a start that is far away",
+        ("arrival::heavy_tails_constants_and_chains_that_started_there_are_none",),
+    ),
+    Mutation(
+        "run/choice.py",
+        "burn_in=call.options.burn_in or call.options.steps // 2, **options)",
+        "**options)",
+        "auto keeps the way from the start",
+        ("choice",),
+    ),
+    Mutation(
         "checker/_samplers.py",
         " & (np.abs(own) > _TELLING)",
         "",

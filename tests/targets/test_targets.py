@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fokker as fk
+from fokker.rows.table import ColumnError
 from fokker.targets import posterior
 
 THETA = {"w": np.array([0.3, -0.7]), "b": (np.array(0.2),)}
@@ -220,6 +221,14 @@ def test_a_name_that_init_does_not_have_is_said_with_those_it_has(options, tmp_p
         fk.sample(target, **options)
     with pytest.raises(ValueError, match=words):
         fk.sample(target, **options, out=tmp_path / "run")
+
+    def of_column(theta):
+        raise ColumnError("the column 'city' has 'Köln' in line 2 of people.csv, and numbers are needed")
+
+    with pytest.raises(
+        ValueError, match=r"^the column 'city' has 'Köln' in line 2 of people.csv, .* needed$"
+    ):
+        fk.sample(fk.Density(of_column), **{**options, "batch_size": None})
     target = fk.Density(lambda theta: {}.popitem())
     with pytest.raises(ValueError, match=r"uses the name .*popitem.*, which is missing: theta, by init, has"):
         fk.sample(target, **{**options, "batch_size": None})

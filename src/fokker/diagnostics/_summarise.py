@@ -10,6 +10,7 @@ from fokker._core.draws import scalars_per_draw, shape_of_draws
 from fokker._core.labels import named_leaves
 from fokker.diagnostics import _many, _steps
 from fokker.diagnostics._agreement import R_HAT, chance_r_hat
+from fokker.diagnostics._arrival import arrival_findings
 from fokker.diagnostics._checked import checked_text, repeated_with_half
 from fokker.diagnostics._convergence import Context, Statistics, agreement_of, convergence, have_mixed
 from fokker.diagnostics._findings import Cause, Finding, Grade
@@ -93,15 +94,22 @@ def _of_scalars(
     findings += convergence(*judged, agreement, statistics.effective, context)
     findings += _halved(trace, halving)
     shown = statistics if judged.names == table.names else Statistics.of(table.values)
-    findings += tail_findings(
-        judged.names, *heavy_tails(judged.values, statistics.tail, comparison.exponents)
-    )
+    findings += _arrival_or_tails(trace, judged, statistics.tail, comparison.exponents)
     # That of the table, in which a reader looks for it: those of the unconstrained numbers differ from it.
     least = float(np.nanmin(shown.effective)) if np.isfinite(shown.effective).any() else _least(statistics)
     checked = checked_text(statistics, least, agreement, comparison.spread, trace, halving)
     notes += [*_notes(trace, comparison.spread), *_not_judged(own)]
     of_user = slice(len(samples.names), None)
     return _summary(table, shown, findings, checks, notes, checked, probabilities, own=of_user)
+
+
+def _arrival_or_tails(
+    trace: "Trace", judged: Quantities, tail: np.ndarray, exponents: np.ndarray | None = None
+) -> list[Finding]:
+    """Whether first draws are of the way to the target; else whether tails are heavy, as those look."""
+    thin = int(trace.settings.get("thin", 1))
+    arrival = arrival_findings(list(judged.names), judged.values, thin)
+    return arrival or tail_findings(judged.names, *heavy_tails(judged.values, tail, exponents))
 
 
 def _of_many(
@@ -135,7 +143,7 @@ def _of_many(
     if not unusable:
         context = _context(trace, findings, comparison, 0)
         unusable = convergence(*judged, agreement, statistics.effective, context)
-        unusable += tail_findings(judged.names, *heavy_tails(judged.values, statistics.tail))
+        unusable += _arrival_or_tails(trace, judged, statistics.tail)
         if chains > 1 and not any("R-hat" in finding.text for finding in unusable):
             unusable += _many.disagreeing_scalars(free.leaves, allowed)
     findings += [*unusable, *_halved(trace, halving)]

@@ -104,6 +104,11 @@ def _with(call: Call, sampler: Any, **options: Any) -> Call:
     return dataclasses.replace(call, sampler=sampler, options=dataclasses.replace(call.options, **options))
 
 
+def _with_burn_in(call: Call, sampler: Any, **options: Any) -> Call:
+    """With half as many steps before the first draw as after it, where none are given."""
+    return _with(call, sampler, burn_in=call.options.burn_in or call.options.steps // 2, **options)
+
+
 def _with_all_rows(call: Call, sampler: Any) -> Call:
     """A batch as large as the data is all of them, however it is drawn."""
     options = {} if call.options.batch_size is None else {"batch_size": None, "batches": None}
@@ -148,8 +153,9 @@ def _around_mode(case: Case) -> Call | None:
     gradient = control_variates(mode) if options.gradient is None else options.gradient
     sampler = sgnht(AUTOMATIC, mass_matrix=mass, integrator=Splitting())
     # Starts of one's own may be in several modes, which draws around one would hide from R-hat.
-    init = options.init if differs(options.init) else around
-    return _with(case.call, sampler, init=init, gradient=gradient)
+    if differs(options.init):
+        return _with_burn_in(case.call, sampler, gradient=gradient)
+    return _with(case.call, sampler, init=around, gradient=gradient)
 
 
 def _curvature(target: Target, y: PyTree[Array]) -> Float[np.ndarray, "d d"]:
@@ -162,7 +168,7 @@ def _curvature(target: Target, y: PyTree[Array]) -> Float[np.ndarray, "d d"]:
 
 
 def _by_minibatches(case: Case) -> Call | None:
-    return _with(case.call, "sgnht") if case.takes_minibatches else None
+    return _with_burn_in(case.call, "sgnht") if case.takes_minibatches else None
 
 
 def _of_many(case: Case) -> Call | None:

@@ -16,6 +16,7 @@ from fokker._core.module import Module
 from fokker._core.state import as_arrays, describe_shapes, nearest
 from fokker._core.tracing import TRACING_ERRORS, untraceable
 from fokker.rows import size_of, span, stream_of
+from fokker.rows.table import ColumnError
 
 # Rows that are searched together for one that is not usable, and characters of a row in a message.
 _ROWS, _LINE = 8192, 80
@@ -301,6 +302,8 @@ def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, 
         shape = jax.eval_shape(function, theta, *rest)
     except TRACING_ERRORS as error:
         raise untraceable(name, error) from error
+    except ColumnError as error:
+        raise ValueError(str(error)) from error
     except KeyError as error:
         raise ValueError(f"{name} uses {_unknown_name(error, theta, *rest)}") from error
     except (TypeError, ValueError, IndexError) as error:
