@@ -114,11 +114,13 @@ def run(out: Path, seed: int, console: Console) -> None:
     slowest = float(curvatures.min())
     step_size = 0.2 / np.sqrt(curvatures.max())
     sampler = sgnht(step_size, friction=slowest**0.5, thermostat_mass=1 / slowest, integrator=Splitting())
+    # Chains that start apart, twice as wide as the posterior, show whether they agree.
+    spread = 2 * jnp.linalg.cholesky(covariance)
     trace = sample(
         target,
         sampler,
         gradient=control_variates(mode),
-        init=mode,
+        init=lambda key: mode + spread @ jax.random.normal(key, mode.shape),
         steps=STEPS,
         burn_in=BURN_IN,
         chains=CHAINS,
