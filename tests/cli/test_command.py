@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -319,6 +320,33 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     assert "prior_scale of the model is 0.2, and was 0.1" in dry(settings=other)
     now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
     assert now == files
+
+
+@pytest.mark.slow
+def test_a_dry_run_names_the_run_that_would_be_replaced(fokker, tmp_path, monkeypatch):
+    from fokker.cli import estimate
+
+    (tmp_path / "normal.py").write_text(
+        "import fokker as fk, jax.numpy as jnp\n"
+        "target, init = fk.Density(lambda x: -jnp.sum(x**2) / 2), jnp.zeros(2)\n"
+    )
+    command = ["sample", "normal.py", "--sampler", "ula", "--step-size", 0.1, "--steps", 20, "--out", "g1"]
+    monkeypatch.setattr(estimate, "_SECONDS", 0.01)
+    assert "\noutput: g1, a new run\n" in fokker(*command, "--overwrite", "--dry-run")[1]
+    assert fokker(*command)[0] == 0
+    out = fokker(*command, "--overwrite", "--dry-run")[1]
+    assert "\noutput: a new run, which replaces the finished run in g1\n" in out
+    run = Path("g1")
+    unfinished = "a new run, which replaces the run in g1"
+    checkpoint = estimate.read_checkpoint(run)
+    shorter = checkpoint._replace(description={**checkpoint.description, "taken": 19})
+    with monkeypatch.context() as patch:
+        patch.setattr(estimate, "read_checkpoint", lambda folder: shorter)
+        assert estimate._replaced(run) == unfinished
+    # One that cannot be read would be replaced too.
+    for file in run.glob("checkpoint*"):
+        file.write_text("damaged")
+    assert estimate._replaced(run) == unfinished
 
 
 def test_a_command_that_fails_leaves_no_folder(fokker, tmp_path, monkeypatch):

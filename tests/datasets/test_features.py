@@ -43,8 +43,24 @@ def test_columns_that_cannot_be_used_are_named(movies):
     with pytest.raises(KeyError, match="the column 'year' has 1 missing value, first in line 3"):
         fk.datasets.read_features(movies, columns=["year"])
     movies.write_text("id,title\n" + "\n".join(f"{i},t{i}" for i in range(30)))
-    with pytest.raises(ValueError, match=r"'title' of .* has 30 different texts in 30 rows"):
+    too_many = (
+        r"'title' of .* has 30 different texts in 30 rows: too many to learn from, and there is no other"
+    )
+    with pytest.raises(ValueError, match=too_many):
         fk.datasets.read_features(movies)
+
+
+def test_columns_of_too_many_texts_are_left_out_unless_asked_for(movies):
+    rows = [f"{i},{f't{i}' if i else ''},{'ab'[i % 2]},{i % 5},u{i}" for i in range(60)]
+    movies.write_text("\n".join(["id,title,genre,n,url", *rows]))
+    left_out = r"movies\.csv: columns with too many .* are left out: title \(59\), url \(60\)\.$"
+    with pytest.warns(UserWarning, match=left_out):
+        frame = fk.datasets.read_features(movies)
+    assert list(frame.columns) == ["genre: a", "genre: b", "n"]
+    assert frame.index.tolist() == list(range(60))
+    with pytest.raises(ValueError, match=r"'url' of .* 60 different texts in 60 rows") as refused:
+        fk.datasets.read_features(movies, columns=["genre", "url", "title"])
+    assert str(refused.value).endswith("Choose others by columns=[…] from genre, n.")
 
 
 def test_a_table_of_texts_alone_has_features(movies):
@@ -95,8 +111,9 @@ def options(movies):
 def test_the_command_learns_from_ratings_and_features(options, movies):
     result = run(*options, "--item-columns", "genres,year", "--user", 3)
     assert result.exit_code == 0, result.output
-    assert "19 ratings, 5 held out" in result.output
-    assert ")  30" in result.output  # which has no ratings
+    assert "24 ratings, 5 of them held out" in result.output
+    assert ")  30  Third" in result.output  # which has no ratings
+    assert "<td>19 ratings</td>" in Path("run/report.html").read_text()
     assert (
         "Recommended to user 3"
         in fk.models.Factorisation.load("run/model.npz").report("r.html", user=3).read_text()
@@ -114,6 +131,26 @@ def test_the_command_learns_from_ratings_and_features(options, movies):
     movies.write_text(MOVIES.replace("20,2001,Drama,Second\n", ""))
     result = run(*options, "--overwrite", "--item-columns", "year")
     assert "no row for item 20 of the ratings" in str(result.exception)
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_command_goes_on_without_what_it_cannot_use(options):
+    rows = [f"{10 + 10 * i},Film {i},{'ab'[i % 2]}" for i in range(60)]
+    # A file that nobody named has no identifiers, and titles are no features.
+    Path("movies.csv").write_text("film,title,genre\n" + "\n".join(rows))
+    result = run(*options[:5], "--out", "plain", "--user", 3)
+    assert result.exit_code == 0, result.output
+    note = "titles beside the ratings are not used: movies.csv: the header 'film,title,genre' names"
+    assert result.output.startswith(note)
+    result = run(*options, "--user", 3)
+    assert result.exit_code == 0, result.output
+    assert "are left out: title (60)." in result.output
+    assert ")  600  Film 59" in result.output or ")  590  Film 58" in result.output
+    # Without titles there is no column of them.
+    assert [">title<" in Path(name, "report.html").read_text() for name in ("plain", "run")] == [False, True]
+    # One that was asked for is refused, in the words of the command.
+    error = str(run(*options, "--overwrite", "--item-columns", "title").exception)
+    assert error.endswith("too many to learn from. Choose others by --item-columns NAME,… from genre.")
 
 
 def test_the_command_refuses_a_place_for_its_files_before_the_fit(options, monkeypatch):

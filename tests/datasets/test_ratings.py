@@ -126,6 +126,58 @@ def test_titles_are_read_from_the_file_beside(name: str, text: str, tmp_path: Pa
     assert train.titles.tolist() == test.titles.tolist() == titles.tolist()
 
 
+@pytest.mark.parametrize(
+    ("ratings", "titles", "columns"),
+    [
+        ("user,movie,rating", "movie,title,genre,year", None),
+        ("user,movie,rating", "id,Movie,title", None),
+        ("user,song_id,rating", "songId,title", None),
+        ("who,what,stars", "what,title", ("who", "what", "stars")),
+        # The ratings of goodbooks-10k refer to id by another name.
+        ("user_id,book_id,rating", "book_id,id,title", None),
+    ],
+)
+def test_titles_are_found_by_the_name_of_the_items(
+    ratings: str, titles: str, columns: tuple[str, str, str] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "ratings.csv").write_text(f"{ratings}\n1,20,3\n1,10,4\n")
+    own = "id" if "book_id" in titles else columns[1] if columns else ratings.split(",")[1]
+    names = titles.split(",")
+    key = next(name for name in names if name.lower().replace("_", "") == own.replace("_", ""))
+
+    def row(identifier: int, title: str) -> str:
+        fields = {key: str(identifier), "title": title}
+        return ",".join(fields.get(name, "77") for name in names)
+
+    (tmp_path / "movies.csv").write_text("\n".join([titles, row(10, "Ten"), row(20, "Twenty")]))
+    found = read_ratings(tmp_path, columns=columns).titles
+    assert found is not None
+    assert found.tolist() == ["Ten", "Twenty"]
+    if ratings.startswith("user"):
+        user, item, rating = ratings.split(",")
+        np.savez(tmp_path / "r.npz", **{user: [1, 1], item: [20, 10], rating: [3.0, 4.0]})
+        again = read_ratings(tmp_path / "r.npz").titles
+        assert again is not None
+        assert again.tolist() == found.tolist()
+
+
+def test_a_file_of_titles_that_nobody_named_is_left_out_where_it_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,movie,rating\n1,20,3\n")
+    titles = tmp_path / "movies.csv"
+    for text, message in (
+        ("film,title\n20,Twenty\n", "'film,title' names no column movie, movieId, item_id, id or book_id"),
+        ("movie,year\n20,1999\n", "the format of the titles is unknown"),
+    ):
+        titles.write_text(text)
+        with pytest.warns(UserWarning, match=f"titles beside the ratings are not used: .*{message}"):
+            ratings = read_ratings(path)
+        assert ratings.titles is None
+        assert ratings.item_names.tolist() == [20]
+        with pytest.raises(ValueError, match=message):
+            read_ratings(path, titles=titles)
+
+
 def test_columns_by_name_and_by_position(tmp_path: Path) -> None:
     path = tmp_path / "reviews.csv"
     path.write_text("when,who,stars,what\n1,Ann,5,tea\n2,Bob,1,tea\n3,Ann,2,007\n")

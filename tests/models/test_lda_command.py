@@ -20,6 +20,7 @@ import pytest
 
 from fokker import cli
 from fokker._core import files as core_files
+from fokker.cli.lda_run import _message
 from fokker.cli.lda_wording import COMMAND
 from fokker.corpora import Documents
 from fokker.diagnostics import Verdict
@@ -41,9 +42,10 @@ from fokker.models.topics.judgement import (
 )
 from fokker.models.topics.mixtures_file import MixturesFile
 from fokker.models.topics.model import Model, top_words
+from fokker.models.topics.passes import PassPlan
 from fokker.models.topics.reading import Reading
-from fokker.models.topics.report import curve_figure, headline
-from fokker.models.topics.results import Topic, embed_in_plane, hellinger, topics_csv
+from fokker.models.topics.report import curve_figure, documents_used
+from fokker.models.topics.results import Topic, embed_in_plane, headline, hellinger, topics_csv
 from fokker.models.topics.settings import Settings, default_passes
 from fokker.models.topics.starting import resume_run, start_run
 from fokker.models.topics.topic_tokens import TopicTokens
@@ -100,6 +102,8 @@ class Watching:
 
 PROGRESS = (
     "reading the corpus",
+    "finding the first topics",
+    "taking the first steps",
     "learning topics",
     "drawing the topics",
     "measuring the topics",
@@ -222,7 +226,7 @@ def test_words_per_topic_are_those_of_a_whole_pass():
 
 
 def test_the_report_tells_what_the_tables_tell(finished):
-    folder, *_ = finished
+    folder, _, out, _ = finished
     page = (folder / "report.html").read_text()
     for text in ("5 documents without a known word skipped", "granite", "scir", "|S| = 171", "c_v", "u_mass"):
         assert text in page
@@ -233,6 +237,9 @@ def test_the_report_tells_what_the_tables_tell(finished):
     assert (folder / "vocabulary.txt").read_text().split() == " ".join(SUBJECTS).split()
     lines = (folder / "topics.txt").read_text().splitlines()
     assert sum(line.startswith("topic ") for line in lines) == 4
+    # Then the grade, as in the terminal.
+    grade = next(line for line in out.splitlines() if line.startswith(("No problems found", "Use with care")))
+    assert lines[4:6] == ["", grade]
     curve = table(folder / "perplexity.csv")
     assert float(curve[-1]["perplexity of the average"]) < 24
     assert not list(folder.glob("*.part"))
@@ -249,10 +256,36 @@ def test_the_figure_of_the_perplexity_says_what_its_numbers_are_of(finished):
     assert "vertical stroke" not in curve_figure([point], None, None).text
     assert "vertical stroke at the right end is of the draws" in curve_figure([point, point], None, None).text
     assert "seed words</" not in page  # an option that has no value
-    # The terminal has the grade, and both say that documents count once in every pass.
+    # The terminal has the grade, and both say how many documents there are, and how many passes.
     assert re.search("^(No problems found|Use with care)", out, re.MULTILINE)
-    assert "documents, each counted in every pass, in " in out
-    assert "documents, each counted in every pass, and " in page
+    assert "\n171 documents, 12 passes, in " in out
+    assert f">171 documents, 12 passes, and {171 * 12 * 14:,} words in all, of " in page
+
+
+def test_documents_are_counted_once_after_whole_passes_alone():
+    def used(**plan):
+        documents = plan.pop("documents")
+        return documents_used(
+            SimpleNamespace(plan=PassPlan(**plan), training=SimpleNamespace(documents=documents))
+        )
+
+    assert used(passes=2, length=300, position=600, documents=540) == "270 documents, 2 passes,"
+    assert used(passes=1, length=300, position=300, documents=270) == "270 documents"
+    summed = "documents, each counted in every pass,"
+    for number, plan in (
+        (500, {"passes": 2, "length": 300, "position": 560}),  # interrupted
+        (540, {"passes": None, "length": 300, "position": 600}),
+        (541, {"passes": 2, "length": 300, "position": 600}),  # where a stream was not read as before
+        (100, {"passes": 2, "position": 130}),
+    ):
+        assert used(**plan, documents=number) == f"{number} {summed}"
+
+
+@pytest.mark.parametrize(("wanted", "number"), [(500, 171), (30, 30)])
+def test_the_first_topics_come_from_documents_that_are_not_held_out(corpus, words, tmp_path, wanted, number):
+    run = begin(corpus, words, tmp_path, start_documents=wanted, passes=12)
+    assert "190 documents, 24 words; 4 topics by scir" in _message(run)
+    assert f"19 documents held out; first topics from {number} documents" in _message(run)
 
 
 def test_a_finished_run_is_not_overwritten_unless_asked(finished, corpus, words):
@@ -269,10 +302,10 @@ def test_a_finished_run_can_be_given_more_passes(finished, tmp_path):
         (folder / path.name).write_bytes(path.read_bytes())
     code, out, _ = command("--resume", folder)
     assert code == 0
-    assert f"{171 * 12:,} documents" in out
+    assert "\n171 documents, 12 passes, in " in out
     code, out, _ = command("--resume", folder, "--passes", 13)
     assert code == 0
-    assert f"{171 * 13:,} documents" in out
+    assert "\n171 documents, 13 passes, in " in out
     assert len(table(folder / "mixtures.csv.gz")) == 190
     assert table(folder / "mixtures.csv.gz") != table(finished[0] / "mixtures.csv.gz")
 

@@ -70,7 +70,7 @@ MUTATIONS = [
         ),
     ),
     Mutation(
-        "models/topics/report.py",
+        "models/topics/results.py",
         'return "No problems found." if changed is None else f"No problems found, except that {changed}."',
         'return "No problems found."',
         "the headline is silent on topics that changed during the draws",

@@ -1,5 +1,6 @@
 """`fokker sample --dry-run`: what would run, how long, and how much memory and disk it would take."""
 
+import contextlib
 import dataclasses
 import shutil
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
+from fokker._core.files import DamagedFileError
 from fokker._core.keys import key_of_seed
 from fokker.cli.flags import translated
 from fokker.cli.stored import check_same_settings
@@ -93,7 +95,8 @@ def estimate(
         f"sampler: {decided.chosen or _sampler_text(named, chosen, tuned, adapts)}",
         f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}; {num_draws:,} draws per chain are kept",
         f"rows per step: {rows}",
-        f"output: {out}, " + ("a new run" if overwrite else output(target, sampler, options, out, settings)),
+        "output: "
+        + (_replaced(out) if overwrite else f"{out}, {output(target, sampler, options, out, settings)}"),
         f"time to the last draw: about {_time(compiling + (steps + warm_up) / speed)}: "
         + _parts(compiling, warm_up, steps, speed)
         + search,
@@ -140,6 +143,17 @@ def _steps_text(plan: StepPlan, warm_up: int) -> str:
         if number
     ]
     return " and ".join(first) + (", then " if first else "") + f"{plan.steps:,}"
+
+
+def _replaced(out: Path) -> str:
+    """What a run with --overwrite writes, and which one it replaces."""
+    if not has_run(out):
+        return f"{out}, a new run"
+    is_finished = False
+    with contextlib.suppress(DamagedFileError):  # a run that cannot be read is replaced too
+        of = read_checkpoint(out).description
+        is_finished = of["taken"] >= of["settings"]["burn_in"] + of["settings"]["steps"]
+    return f"a new run, which replaces the {'finished ' if is_finished else ''}run in {out}"
 
 
 def output(

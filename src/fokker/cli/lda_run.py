@@ -100,7 +100,10 @@ def _message(run: "Run") -> str:
     )
     if exact := settings.num_exact_passes(run.plan.passes):
         passes += f" (the last {exact} exact)"
-    num_documents = min(settings.start_documents, run.plan.length or settings.start_documents)
+    num_documents = settings.start_documents
+    if run.plan.length is not None:
+        assert run.reading.held_out is not None
+        num_documents = min(num_documents, max(0, run.plan.length - run.reading.held_out))
     first_topics = (
         f"first topics from {num_documents:,} documents" if num_documents else "random first topics"
     )
@@ -169,8 +172,7 @@ def _end(run: "Run", progress: "RunProgress") -> "tuple[Findings, list[str]]":
 
 
 def _print_findings(run: "Run", findings: "Findings") -> None:
-    from fokker.models.topics.report import headline
-    from fokker.models.topics.results import by_prevalence, topic_line
+    from fokker.models.topics.results import by_prevalence, headline, topic_line
 
     if summary := run.tally.sentence():
         show(translated(summary))

@@ -1,23 +1,25 @@
 """The command `fokker ratings`."""
 
+import dataclasses
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fokker.cli.console import show
+from fokker.cli.console import show, show_error
 from fokker.cli.flags import CommandError, translated
 from fokker.cli.options import Seed, option
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from fokker.datasets.ratings import Repeated
+    from fokker.datasets.ratings import Ratings, Repeated
 
 _MODEL, _REPORT = "model.npz", "report.html"
 _OVERWRITE = "Replace an existing model in the folder."
 _OF = "A table whose first column has the identifiers of {}. Texts become columns of 0 and 1."
-_COLUMNS = "Columns of that table to use. Default: all."
+_COLUMNS = "Columns of that table to use. Default: all, without texts too many to learn from."
 _THREE = "The columns of user, item and rating: names, or places from 0. Default: by their usual names."
 _REPEATED = "Which of the ratings of a pair to keep: first, last or mean. Default: none may repeat."
 
@@ -51,12 +53,15 @@ def ratings(
     checked_seed(seed)
     check_not_replaced(out, overwrite, _MODEL, _REPORT)
     with made_folder(out):
-        everything = read_ratings(source, columns=_three(columns), repeated=cast("Repeated", repeated))
-        train, held_out = everything.split(test, seed=seed)
-        features = {
-            **_features("user", user_features, user_columns),
-            **_features("item", item_features, item_columns),
-        }
+        with warnings.catch_warnings(record=True) as notes:
+            everything = read_ratings(source, columns=_three(columns), repeated=cast("Repeated", repeated))
+            train, held_out = everything.split(test, seed=seed)
+            features = {
+                **_features("user", user_features, user_columns),
+                **_features("item", item_features, item_columns),
+            }
+        for note in notes:
+            show_error(translated(note.message))
         known = {str(name): name for name in train.user_names.tolist()}
         if user is not None and user not in known:
             raise CommandError(
@@ -64,7 +69,9 @@ def ratings(
                 f"{next(iter(known))}."
             )
         model = Factorisation(factors, passes=passes, random_state=seed).fit(train, test=held_out, **features)
-        show(f"{len(train):,} ratings, {len(held_out):,} held out")
+        if item_features is not None:
+            model.ratings_ = _with_titles(model.ratings_, item_features)
+        show(f"{len(everything):,} ratings, {len(held_out):,} of them held out")
         covered = percent(coverage(model, held_out, 0.9), 1)
         show(f"RMSE {model.score(held_out):.4f}; 90 % intervals cover {covered}")
         show(str(verdict_of(model, held_out)))
@@ -93,6 +100,21 @@ def _features(whose: str, path: Path | None, columns: str | None) -> "dict[str, 
     except (KeyError, ValueError) as error:
         message = str(error.args[0]).replace("columns=[…]", f"{flag} NAME,…")
         raise CommandError(translated(message)) from None
+
+
+def _with_titles(ratings: "Ratings", path: Path) -> "Ratings":
+    """The ratings, where items without a title have the one in this table of features, if it has titles."""
+    import numpy as np
+
+    from fokker.datasets.features import read_item_titles
+
+    of_table = read_item_titles(path)
+    if not of_table:
+        return ratings
+    titles = [""] * ratings.num_items if ratings.titles is None else ratings.titles.tolist()
+    pairs = zip(titles, ratings.item_names.tolist(), strict=True)
+    filled = [title or of_table.get(str(name), "") for title, name in pairs]
+    return dataclasses.replace(ratings, titles=np.array(filled))
 
 
 def _names(text: str) -> list[str]:

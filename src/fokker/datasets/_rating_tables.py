@@ -37,11 +37,15 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Delimited:
-    """The layout of a text file: its delimiter, the positions of user, item and rating, and its header."""
+    """The layout of a text file: its delimiter, the positions of user, item and rating, and its header.
+
+    `item_column`: what the header calls the column of items; "" without a header.
+    """
 
     delimiter: str
     positions: tuple[int, int, int]
     has_header: bool
+    item_column: str = ""
 
 
 def is_netflix(text: str) -> bool:
@@ -69,7 +73,7 @@ def find_layout(text: str, path: Path, columns: Columns | None) -> Delimited:
             f"{path}: the first line, {shown}, is not a header that names the columns. If user, item and "
             "rating are the first, second and third column, give columns=(0, 1, 2)."
         )
-    names = [_normal_name(field) for field in fields]
+    names = [normal_name(field) for field in fields]
     positions = [
         [position for position, name in enumerate(names) if name in known]
         for known in (_USER_NAMES, _ITEM_NAMES, _RATING_NAMES)
@@ -80,7 +84,8 @@ def find_layout(text: str, path: Path, columns: Columns | None) -> Delimited:
             'as in columns=("who", "what", "stars"), or by place, as in columns=(0, 1, 2), if there is no '
             "header."
         )
-    return Delimited(delimiter, (positions[0][0], positions[1][0], positions[2][0]), has_header=True)
+    user, item, rating = (places[0] for places in positions)
+    return Delimited(delimiter, (user, item, rating), has_header=True, item_column=fields[item])
 
 
 def parse_delimited(text: str, path: Path, layout: Delimited, limits: tuple[float, float] | None) -> Table:
@@ -121,7 +126,8 @@ def _split_line(line: str, delimiter: str) -> list[str]:
     return next(numbered_rows([line], delimiter))[1]
 
 
-def _normal_name(name: str) -> str:
+def normal_name(name: str) -> str:
+    """A name of a column as it is compared: in lower case, without "_" and blanks."""
     return name.strip().lower().replace("_", "").replace(" ", "")
 
 
@@ -138,7 +144,8 @@ def _layout_of_columns(fields: list[str], delimiter: str, path: Path, columns: C
             raise ValueError(
                 f"columns: {path} has no column {column!r}; its header names {', '.join(names)}."
             )
-    return Delimited(delimiter, _triple([names.index(str(column)) for column in columns]), has_header=True)
+    places = _triple([names.index(str(column)) for column in columns])
+    return Delimited(delimiter, places, has_header=True, item_column=str(columns[1]))
 
 
 def _triple(positions: list[int]) -> tuple[int, int, int]:
@@ -246,12 +253,15 @@ def _problem(value: float, limits: tuple[float, float] | None) -> str:
     return ""
 
 
-def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None) -> Table:
-    """The columns of a file of named arrays: those of `columns`, or named like those of a text file."""
-    chosen = []
+def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None) -> tuple[Table, str]:
+    """The columns of a file of named arrays: those of `columns`, or named like those of a text file.
+
+    And what the file calls that of items.
+    """
+    chosen, chosen_names = [], []
     for position, known in enumerate((_USER_NAMES, _ITEM_NAMES, _RATING_NAMES)):
         if columns is None:
-            names = [name for name in arrays if _normal_name(name) in known]
+            names = [name for name in arrays if normal_name(name) in known]
         else:
             names = [name for name in arrays if name == columns[position]]
         if len(names) != 1:
@@ -261,6 +271,7 @@ def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None)
                 "name them with columns=(…) if they have other names."
             )
         chosen.append(np.asarray(arrays[names[0]]))
+        chosen_names.append(names[0])
     if len({array.shape for array in chosen}) != 1 or chosen[0].ndim != 1:
         shapes = ", ".join(str(array.shape) for array in chosen)
         raise ValueError(
@@ -271,4 +282,4 @@ def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None)
         values = chosen[2].astype(np.float64)
     except (ValueError, TypeError):
         raise ValueError(f"{path}: the ratings are of type {chosen[2].dtype}; numbers are needed.") from None
-    return Table(chosen[0], chosen[1], values)
+    return Table(chosen[0], chosen[1], values), chosen_names[1]

@@ -167,7 +167,8 @@ def read_ratings(
       the "last" in the order of the file, or take the "mean". This holds for every format: goodbooks-10k has
       such pairs, also with ratings that differ, so it needs one of the three.
     - `titles`: the file of titles. By default the one that comes with the data set (movies.csv, movies.dat,
-      u.item, books.csv or movie_titles.txt in the same folder), if there is one.
+      u.item, books.csv or movie_titles.txt in the same folder), if there is one; where that cannot be used,
+      a warning says why.
 
     Returns `Ratings`, whose users and items are numbered from 0.
     """
@@ -182,12 +183,13 @@ def read_ratings(
         raise ValueError(f"limits={limits}: give the least and the greatest rating, as in (1, 5).")
     path = _locate(Path(path).expanduser())
     files = _files(path)
-    tables = [_read_table(file, columns, limits) for file in files]
+    tables, item_columns = zip(*(_read_table(file, columns, limits) for file in files), strict=True)
     table = tables[0] if len(tables) == 1 else Table(*map(np.concatenate, zip(*tables, strict=True)))
     if not len(table.values):
         raise ValueError(f"{path} contains no ratings.")
     ratings = _resolve_repeated(Ratings.from_identifiers(*table), path, repeated)
-    return replace(ratings, titles=read_titles(files[0].parent, ratings.item_names, titles))
+    found = read_titles(files[0].parent, ratings.item_names, titles, item_columns[0])
+    return replace(ratings, titles=found)
 
 
 def _locate(path: Path) -> Path:
@@ -219,19 +221,21 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float] | None) -> Table:
+def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float] | None) -> tuple[Table, str]:
+    """The ratings of a file, and what it calls the column of items; "" where it has no name."""
     contents = read_all(path)
     arrays = _named_arrays(contents, path)
     if arrays is not None:
-        table = table_of_arrays(arrays, path, columns)
+        table, item_column = table_of_arrays(arrays, path, columns)
         refuse_invalid(table.values, path, limits)
-        return table
+        return table, item_column
     text = decode(contents, path)
     if not text.strip():
         raise ValueError(f"{path} is empty; it should contain ratings.")
     if columns is None and is_netflix(text):
-        return parse_netflix(text, path, limits)
-    return parse_delimited(text, path, find_layout(text, path, columns), limits)
+        return parse_netflix(text, path, limits), ""
+    layout = find_layout(text, path, columns)
+    return parse_delimited(text, path, layout, limits), layout.item_column
 
 
 def _named_arrays(contents: bytes, path: Path) -> dict[str, np.ndarray] | None:

@@ -30,7 +30,7 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
     """Write the page, and return its path."""
     ratings, draws = model.ratings_, model._fitted()
     rows = [
-        ["ratings", f"{len(ratings):,}"],
+        ["fitted to", f"{len(ratings):,} ratings"],
         ["users, items", f"{ratings.num_users:,}, {ratings.num_items:,}"],
         ["factors", str(model.factors)],
         ["sampler", f"{model.sampler}, {model.num_passes} passes, {len(draws)} draws"],
@@ -60,11 +60,14 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
     if model.curve_:
         parts += ["<h2>Test error by pass</h2>", figure_part(curve_figure(model))]
     if user is not None:
-        columns = ("item", "title", what, "90 % interval of it")
+        best = model.recommend(user)
+        columns: tuple[str, ...] = ("item", "title", what, "90 % interval of it")
         listed = [
             [str(r.item), r.title, f"{r.mean:.2f}", f"{r.interval[0]:.2f} … {r.interval[1]:.2f}"]
-            for r in model.recommend(user)
+            for r in best
         ]
+        if not any(r.title for r in best):
+            columns, listed = columns[:1] + columns[2:], [row[:1] + row[2:] for row in listed]
         parts += [html("<h2>Recommended to user {{ user }}</h2>", user=user)]
         parts.append(table(columns, listed, "Recommended", sortable=True))
     if model.factors >= 2:

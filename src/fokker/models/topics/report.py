@@ -7,8 +7,14 @@ import numpy as np
 
 from fokker._core.digits import percent
 from fokker.models.topics.curve import Evaluation, curve_to_array
-from fokker.models.topics.judgement import changed_topics
-from fokker.models.topics.results import Findings, Topic, bound_names, by_prevalence, embed_in_plane
+from fokker.models.topics.results import (
+    Findings,
+    Topic,
+    bound_names,
+    by_prevalence,
+    embed_in_plane,
+    headline,
+)
 from fokker.models.topics.run import Run
 from fokker.models.topics.watcher import Show
 from fokker.models.topics.wording import NOT_EXACT
@@ -58,7 +64,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         "<h2>Map of the topics</h2>",
         figure_part(map_figure(findings.topics, findings.distances)),
         "<h2>The run</h2>",
-        f"<p>{documents_used(run)} and {run.tokens:,} words of "
+        f"<p>{documents_used(run)} and {run.tokens:,} words in all, of "
         f"{html.escape(run.corpus.source.label)}, "
         f"{run.training.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
         f"{len(run.corpus.vocabulary):,} words; |S| = {run.total():,.0f}; {run.seconds:,.0f} s.</p>",
@@ -66,14 +72,6 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         pairs({name: str(value) for name, value in _settings(run).items()}, "Settings", ("setting", "")),
     ]
     return page("Topics", *parts)
-
-
-def headline(findings: Findings) -> str:
-    """The grade, with the exceptions where there are no problems."""
-    if not findings.verdict.ok:
-        return findings.verdict.headline
-    changed = changed_topics(np.array([topic.steady_words for topic in findings.topics]))
-    return "No problems found." if changed is None else f"No problems found, except that {changed}."
 
 
 def _source_of_draws(run: Run) -> str:
@@ -93,9 +91,14 @@ def _settings(run: Run) -> dict[str, object]:
 
 
 def documents_used(run: Run) -> str:
-    """How many documents the steps have used, and that those of a later pass count again."""
-    again = "" if run.plan.passes == 1 else ", each counted in every pass,"
-    return f"{run.training.documents:,} documents{again}"
+    """How many documents the steps have used: after whole passes how many there are, else over all passes."""
+    number, plan = run.training.documents, run.plan
+    if plan.passes == 1:
+        return f"{number:,} documents"
+    # A stream that continues without a skip may end with other documents than those of its passes.
+    if plan.passes and plan.is_complete and number % plan.passes == 0:
+        return f"{number // plan.passes:,} documents, {plan.passes} passes,"
+    return f"{number:,} documents, each counted in every pass,"
 
 
 def word_figures(topics: Sequence[Topic]) -> dict[str, Figure]:

@@ -17,6 +17,7 @@ from fokker.models.topics.judgement import (
     COHERENCE_WORDS,
     TEXT_WORDS,
     Fit,
+    changed_topics,
     judge,
 )
 from fokker.models.topics.model import Model
@@ -194,10 +195,21 @@ def topics_csv(topics: Sequence[Topic], probability: float = _PROBABILITY) -> st
     return csv_text(("topic", "rank", "word", "mean", *bound_names(probability)), rows)
 
 
+def headline(findings: Findings) -> str:
+    """The grade, with the exceptions where there are no problems."""
+    if not findings.verdict.ok:
+        return findings.verdict.headline
+    changed = changed_topics(np.array([topic.steady_words for topic in findings.topics]))
+    return "No problems found." if changed is None else f"No problems found, except that {changed}."
+
+
 def topics_text(findings: Findings) -> str:
     """One line per topic, the most prevalent first, and the verdict."""
     lines = [topic_line(topic) for topic in by_prevalence(findings.topics)]
-    return "\n".join([*lines, "", *findings.verdict.problems, *findings.verdict.notes]) + "\n"
+    return (
+        "\n".join([*lines, "", headline(findings), *findings.verdict.problems, *findings.verdict.notes])
+        + "\n"
+    )
 
 
 def topic_line(topic: Topic) -> str:
