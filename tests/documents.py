@@ -104,7 +104,9 @@ def _is_same(block: Block, printed: str) -> bool:
 
 
 def _is_near(wanted: float, found: float) -> bool:
-    return abs(wanted - found) <= max(0.2, abs(wanted) / 4)
+    # Effective draws, of tails above all, differ by more than other numbers from machine to machine.
+    share = 1 / 2 if abs(wanted) >= 100 else 1 / 4
+    return abs(wanted - found) <= max(0.2, share * abs(wanted))
 
 
 def run(page: str, programs: list[Block]) -> list[str]:
