@@ -32,7 +32,7 @@ browser: $(INSTALLED)  ## Chromium for the tests of pages, where the system has 
 	@$(BIN)/python tests/chromium.py
 
 test-slow: $(INSTALLED) browser  ## the tests that take more than about a second
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m 'slow and not long' $(ARGS)
 
 test-long: $(INSTALLED)  ## the tests that repeat at length what others show
 	$(BIN)/python -m pytest -m long $(ARGS)

@@ -128,7 +128,9 @@ def environment() -> dict[str, str]:
     """What the bits depend on beside the code."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    processor = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
+    fields = dict(reversed([[part.strip() for part in line.split(":", 1)] for line in lines if ":" in line]))
+    # A virtual machine may have the same name on processors of different generations.
+    processor = " ".join(fields[key] for key in ("model name", "cpu family", "model") if key in fields)
     return {"jax": jax.__version__, "numpy": np.__version__, "processor": processor or platform.processor()}
 
 

@@ -743,7 +743,7 @@ def by_hand(sampler, target, starts, steps, seed, T=1.0):
         def chain(theta, key):
             def step(state, t):
                 state, info = placed.step(jax.random.fold_in(key[2], t), state)
-                return state, (state.position, info.stats)
+                return state, (state.position, {**info.stats, **placed.record(state)})
 
             return jax.lax.scan(step, placed.init(theta, key=key[1]), jnp.arange(steps, dtype=jnp.uint32))[1]
 
