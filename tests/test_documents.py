@@ -1,6 +1,7 @@
 """What is printed in README.md and docs/ can be used as it is: programs, commands and links."""
 
 import builtins
+import inspect
 import re
 import shlex
 import symtable
@@ -9,6 +10,7 @@ import jax
 import pytest
 import typer
 
+import fokker as fk
 from documents import PAGES, README, ROOT, Block, blocks, name_of, parsed, programs, run
 from fokker.cli import app
 
@@ -156,6 +158,30 @@ def test_numbers_that_are_about_right_pass_and_others_do_not():
     assert near == []
     assert far
     assert other
+
+
+# Tables of settings -----------------------------------------------------------------------------------------
+
+
+def unknown_settings(text):
+    """The settings in the last column of tables of samplers that the samplers of their row do not have."""
+    found = []
+    for table in re.findall(r"^\|.*\| settings[^|]*\|\n((?:\|.*\n)+)", text, re.MULTILINE):
+        for row in table.splitlines()[1:]:
+            cells = row.strip("| ").split(" | ")
+            for name in re.findall(r"`(\w+)`", cells[0]):
+                known = inspect.signature(getattr(fk.samplers, name)).parameters
+                # The last cell may be empty.
+                last = re.findall(r"`(\w+)`", cells[2]) if len(cells) > 2 else []
+                found += [f"{name}: {setting}" for setting in last if setting not in known]
+    return found
+
+
+def test_the_settings_in_the_tables_of_samplers_are_theirs():
+    text = (ROOT / "docs/sampling.md").read_text(encoding="utf-8")
+    assert not unknown_settings(text)
+    for right, wrong in (("`friction`, `thermostat_mass`", "`frction`"), ("`persistence`", "`x`")):
+        assert len(unknown_settings(text.replace(f"| {right}", f"| {wrong}"))) == 1
 
 
 # Commands and links -----------------------------------------------------------------------------------------
