@@ -120,7 +120,7 @@ dist: .venv-dist/.installed  ## wheel and sdist, built twice to the same bytes
 	cd dist && sha256sum fokker-* > SHA256SUMS && cat SHA256SUMS
 	cd build/again && sha256sum --check --quiet ../../dist/SHA256SUMS
 
-smoke: dist  ## the wheel in a clean environment: commands, a run, and the page of the studio
+smoke: dist  ## the wheel in a clean environment: commands, a run, the programs of the first page, the studio
 	rm -rf .venv-smoke
 	$(PYTHON) -m venv .venv-smoke
 	.venv-smoke/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[studio]"
