@@ -11,6 +11,7 @@ import pytest
 import fokker as fk
 from documents import ROOT
 from fokker.lab.experiments.errata import ENTRIES, examine
+from registry import AFFINE
 from site_names import api, errata, facts, house, samplers
 
 _ROWS = (
@@ -52,11 +53,17 @@ def test_the_page_of_a_sampler_has_its_facts_and_its_verdict():
             "verdict": "right",
             "report": "RIGHT: as far as it goes",
             "path": [[0.0, 1.0], [0.5, 0.25]],
+            "step_size": 0.0625,
         }
         text = samplers.page(name, facts.FACTS[name], verdict)
         assert text.startswith(f"# {name}\n")
         assert inspect.getdoc(getattr(fk.samplers, name)).splitlines()[-1].strip() in text
-        for part in ("these parts", "RIGHT: as far as it goes", facts.FACTS[name].reference):
+        for part in (
+            "these parts",
+            "RIGHT: as far as it goes",
+            "steps with step size 0.0625 from",
+            facts.FACTS[name].reference,
+        ):
             assert part in text
         # What a researcher looks for, each with something in it.
         for row in _ROWS:
@@ -79,6 +86,14 @@ def test_gamma_is_zero_where_its_page_says_so(name):
     gamma = jax.tree.leaves(followed.dynamics.gamma(state))
     is_zero = all(np.all(np.asarray(part) == 0) for part in gamma)
     assert is_zero == (facts.FACTS[name].gamma == "0")
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_the_order_of_the_bias_is_that_which_is_measured(name):
+    """By `tests/samplers/test_samplers.py`, on a Gaussian."""
+    bias = facts.FACTS[name.partition(",")[0]].bias
+    wanted = {1: r"order ε(?!²)", 2: r".*order ε² with `Splitting\(\)`"}
+    assert re.match(wanted[AFFINE[name].order], bias), bias
 
 
 def test_the_house_has_every_part_of_the_library():

@@ -152,11 +152,14 @@ def verdicts() -> dict[str, dict[str, Any]]:
             example = EXAMPLES[name]
             sampler = example.placed()
             report = fk.check(sampler, state=example.state, number_of_points=256)
+            animated = ANIMATED.get(name, example.placed)()
+            step_size = getattr(animated, "step_size", None)
             found[name] = {
                 "verdict": report.verdict,
                 "report": str(report),
                 "made_of": str(sampler),
-                "path": steps_of(ANIMATED.get(name, example.placed)(), example.state),
+                "path": steps_of(animated, example.state),
+                "step_size": None if step_size is None else float(step_size),
             }
     _STORE.parent.mkdir(parents=True, exist_ok=True)
     _STORE.write_text(json.dumps({"digest": digest, "verdicts": found}), encoding="utf-8")
@@ -196,7 +199,7 @@ def page(name: str, facts: Facts, verdict: dict[str, Any]) -> str:
 **Reference.** {facts.reference}. Signature: [`fk.samplers.{name}`](#{anchor(f"fk.samplers.{name}")}).
 
 ```{{raw}} html
-{figure(name, verdict["path"], _potential_of(name))}
+{figure(name, verdict["path"], _potential_of(name), verdict["step_size"])}
 ```
 
 {_PICTURES.get(name, "")}## Docstring
