@@ -37,6 +37,17 @@ def test_the_reference_has_every_public_name_once():
     assert len({label.lower() for label in labels}) == len(labels) == total
 
 
+def test_the_reference_has_what_functions_return():
+    listed = [getattr(m, name) for m in (fk, *api.modules().values()) for name in api.names(m)]
+    functions = [value for value in (getattr(fk, name) for name in fk.__all__) if inspect.isfunction(value)]
+    returned = [inspect.signature(function).return_annotation for function in functions]
+    classes = [c for c in returned if inspect.isclass(c) and c.__module__.startswith("fokker.")]
+    assert fk.diagnostics.Monitor in classes
+    # Targets and a sampler, which are used as others are.
+    names = {c.__name__ for c in classes if not any(c is value for value in listed)}
+    assert names == {"Constrained", "Lazy", "PyMCTarget", "StanTarget"}
+
+
 def test_a_signature_and_the_methods_of_a_class_are_shown():
     text = api.reference("fk.Density", fk.Density)
     assert "fk.Density(log_density" in text

@@ -95,7 +95,10 @@ def sgrhmc(
       "auto" to have it found by `fk.tune`.
     - `inverse_fisher`: the field G(θ)⁻¹, the inverse of the Fisher information.
     - `inverse_fisher_root`: the field G(θ)^{-½}.
-    - `integrator`, `noise_estimate`, `noise`, `resample`: as of `gsgrhmc`.
+    - `integrator`: as of `gsgrhmc`.
+    - `noise_estimate`: as of `gsgrhmc`.
+    - `noise`: as of `gsgrhmc`.
+    - `resample`: as of `gsgrhmc`.
 
     Returns a sampler without a correction (`fokker.samplers.plain.Plain`), for `fk.sample` or a loop of your
     own.
