@@ -76,6 +76,7 @@ def test_the_page_of_a_sampler_has_its_facts_and_its_verdict():
             facts.FACTS[name].reference,
         ):
             assert part in text
+        assert "](<https://" in text
         # What a researcher looks for, each with something in it.
         for row in _ROWS:
             assert re.search(rf"^\| {row} \| \S.* \|$", text, re.MULTILINE), (name, row)

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,6 +167,21 @@ def verdicts() -> dict[str, dict[str, Any]]:
     return found
 
 
+def online(name: str) -> str:
+    """Links to the papers that `fk.cite` has for a sampler, where they are known."""
+    links = []
+    for entry in fk.cite(name).split("\n\n"):
+        fields = dict(re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.MULTILINE))
+        address = fields.get("url", "")
+        for field, start in (("eprint", "https://arxiv.org/abs/"), ("doi", "https://doi.org/")):
+            if field in fields:
+                address = start + fields[field]
+        if address:
+            author = fields["author"].partition(",")[0]
+            links.append(f"[{author} {fields['year']}](<{address}>)")
+    return ", ".join(links)
+
+
 def page(name: str, facts: Facts, verdict: dict[str, Any]) -> str:
     """The page of one sampler."""
     function = getattr(S, name)
@@ -196,7 +212,7 @@ def page(name: str, facts: Facts, verdict: dict[str, Any]) -> str:
 
 **Pitfalls.** {facts.pitfalls}
 
-**Reference.** {facts.reference}. Signature: [`fk.samplers.{name}`](#{anchor(f"fk.samplers.{name}")}).
+**Reference.** {facts.reference}. Online: {online(name)}. Signature: [`fk.samplers.{name}`](#{anchor(f"fk.samplers.{name}")}).
 
 ```{{raw}} html
 {figure(name, verdict["path"], _potential_of(name), verdict["step_size"])}
