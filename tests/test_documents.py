@@ -20,6 +20,9 @@ WITH_PROGRAMS = [page for page in PAGES if programs(page)]
 # Pages that take a second or two; the others are run by `make test-slow`.
 QUICK = {"docs/command.md", "docs/theory/metropolis.md", "docs/coming_from/tomotopy.md"}
 
+# What newcomers run first, with whatever Python and JAX they have: half a minute together.
+FIRST = {"README.md", "docs/start.md"}
+
 
 def tables(table):
     yield table
@@ -89,7 +92,10 @@ def test_every_page_is_in_the_order_of_the_site():
 
 
 def _case(page):
-    return pytest.param(page, marks=[] if name_of(page) in QUICK else [pytest.mark.slow], id=name_of(page))
+    marks = [] if name_of(page) in QUICK else [pytest.mark.slow]
+    if name_of(page) in FIRST:
+        marks.append(pytest.mark.dependencies)
+    return pytest.param(page, marks=marks, id=name_of(page))
 
 
 @pytest.mark.parametrize("page", [_case(page) for page in WITH_PROGRAMS])
