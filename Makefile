@@ -11,7 +11,7 @@ PART ?=
 ARGS ?=
 
 .PHONY: demo test browser test-slow test-long test-bambi test-dependencies test-lowest torture verdicts mutate lint bench bench-models bench-topics \
-	docs studio dist smoke sbom review clean help
+	docs test-site studio dist smoke sbom review clean help
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -102,6 +102,9 @@ $(VENV)/.docs: $(INSTALLED)
 docs: $(VENV)/.docs  ## the site, to open from docs/_build/html/index.html without a network; warnings are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 
+test-site: $(INSTALLED) browser  ## the site that `make docs` built, in Chromium
+	$(BIN)/python -m pytest -m slow tests/test_site_in_browser.py
+
 studio:  ## build the page of `fokker studio` from studio/ (needs Node)
 	cd studio && npm ci --no-audit --no-fund && npm run types && npm run build
 
@@ -120,7 +123,7 @@ dist: .venv-dist/.installed  ## wheel and sdist, built twice to the same bytes
 	cd dist && sha256sum fokker-* > SHA256SUMS && cat SHA256SUMS
 	cd build/again && sha256sum --check --quiet ../../dist/SHA256SUMS
 
-smoke: dist  ## the wheel in a clean environment: commands, a run, and the page of the studio
+smoke: dist  ## the wheel in a clean environment: commands, a run, the programs of the first page, the studio
 	rm -rf .venv-smoke
 	$(PYTHON) -m venv .venv-smoke
 	.venv-smoke/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[studio]"

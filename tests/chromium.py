@@ -4,6 +4,7 @@
 prints one line, and the tests that need a browser are skipped.
 """
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -45,15 +46,15 @@ def served():
     running.stop()
 
 
-@pytest.fixture
-def page(browser):
-    """A page that reaches this machine alone; in the end it asked for no other, and nothing went wrong."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
+@contextlib.contextmanager
+def watched(browser, allowed, width=1200):
+    """A page that reaches these addresses alone; in the end it asked for no other, and nothing went wrong."""
+    context = browser.new_context(viewport={"width": width, "height": 900})
     opened = context.new_page()
     opened.elsewhere, opened.mistakes = [], []
 
     def only_here(route):
-        if re.match(r"(?:http://127\.0\.0\.1:|data:|blob:)", route.request.url):
+        if re.match(allowed, route.request.url):
             route.continue_()
         else:
             opened.elsewhere.append(route.request.url)
@@ -65,6 +66,13 @@ def page(browser):
     assert opened.elsewhere == []
     assert opened.mistakes == []
     context.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page that reaches this machine alone."""
+    with watched(browser, r"(?:http://127\.0\.0\.1:|data:|blob:)") as opened:
+        yield opened
 
 
 def is_there(playwright):

@@ -15,6 +15,10 @@ import jax.numpy as jnp
 
 import fokker as fk
 
+# Python with -I looks for modules in no folder of the sources.
+sys.path.append(str(Path(__file__).parent))
+import documents
+
 BIN = Path(sys.executable).parent
 
 
@@ -50,6 +54,13 @@ def check_run() -> None:
     assert trace.summary().trusted, trace.summary()
 
 
+def check_start_page() -> None:
+    """The programs of the first page run, and print what it shows."""
+    page = documents.ROOT / "docs/start.md"
+    differences = documents.run(page.name, documents.programs(page))
+    assert not differences, "\n".join(differences)
+
+
 def fetched(address: str) -> bytes:
     """What is at an address; a server that is starting may need a while."""
     for _ in range(60):
@@ -76,6 +87,6 @@ def check_studio() -> None:
 
 
 if __name__ == "__main__":
-    for check in (check_is_installed, check_commands, check_run, check_studio):
+    for check in (check_is_installed, check_commands, check_run, check_start_page, check_studio):
         check()
         print(f"{check.__name__}: ok")

@@ -1,6 +1,7 @@
 """What is printed in README.md and docs/ can be used as it is: programs, commands and links."""
 
 import builtins
+import inspect
 import re
 import shlex
 import symtable
@@ -9,6 +10,7 @@ import jax
 import pytest
 import typer
 
+import fokker as fk
 from documents import PAGES, README, ROOT, Block, blocks, name_of, parsed, programs, run
 from fokker.cli import app
 
@@ -17,6 +19,9 @@ _USED_KEY = re.compile(r"jax\.random\.(?:normal|bernoulli|uniform|randint|split)
 WITH_PROGRAMS = [page for page in PAGES if programs(page)]
 # Pages that take a second or two; the others are run by `make test-slow`.
 QUICK = {"docs/command.md", "docs/theory/metropolis.md", "docs/coming_from/tomotopy.md"}
+
+# What newcomers run first, with whatever Python and JAX they have: half a minute together.
+FIRST = {"README.md", "docs/start.md"}
 
 
 def tables(table):
@@ -87,7 +92,10 @@ def test_every_page_is_in_the_order_of_the_site():
 
 
 def _case(page):
-    return pytest.param(page, marks=[] if name_of(page) in QUICK else [pytest.mark.slow], id=name_of(page))
+    marks = [] if name_of(page) in QUICK else [pytest.mark.slow]
+    if name_of(page) in FIRST:
+        marks.append(pytest.mark.dependencies)
+    return pytest.param(page, marks=marks, id=name_of(page))
 
 
 @pytest.mark.parametrize("page", [_case(page) for page in WITH_PROGRAMS])
@@ -101,6 +109,7 @@ def test_the_programs_of_a_page_run_and_print_what_it_shows(page, tmp_path, monk
 
 def test_few_programs_are_not_run_and_each_says_why():
     reasons = [f"{name_of(page)}: {b.not_run}" for page in PAGES for b in programs(page) if b.not_run]
+    reasons = [reason for reason in reasons if not reason.endswith("`make test-bambi` runs it")]
     assert len(reasons) <= 12, reasons
     assert all(re.search(r": needs \w+", reason) for reason in reasons), reasons
 
@@ -156,6 +165,30 @@ def test_numbers_that_are_about_right_pass_and_others_do_not():
     assert near == []
     assert far
     assert other
+
+
+# Tables of settings -----------------------------------------------------------------------------------------
+
+
+def unknown_settings(text):
+    """The settings in the last column of tables of samplers that the samplers of their row do not have."""
+    found = []
+    for table in re.findall(r"^\|.*\| settings[^|]*\|\n((?:\|.*\n)+)", text, re.MULTILINE):
+        for row in table.splitlines()[1:]:
+            cells = row.strip("| ").split(" | ")
+            for name in re.findall(r"`(\w+)`", cells[0]):
+                known = inspect.signature(getattr(fk.samplers, name)).parameters
+                # The last cell may be empty.
+                last = re.findall(r"`(\w+)`", cells[2]) if len(cells) > 2 else []
+                found += [f"{name}: {setting}" for setting in last if setting not in known]
+    return found
+
+
+def test_the_settings_in_the_tables_of_samplers_are_theirs():
+    text = (ROOT / "docs/sampling.md").read_text(encoding="utf-8")
+    assert not unknown_settings(text)
+    for right, wrong in (("`friction`, `thermostat_mass`", "`frction`"), ("`persistence`", "`x`")):
+        assert len(unknown_settings(text.replace(f"| {right}", f"| {wrong}"))) == 1
 
 
 # Commands and links -----------------------------------------------------------------------------------------

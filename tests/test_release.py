@@ -52,6 +52,20 @@ def test_every_action_is_pinned_by_a_version_and_no_credentials_are_kept():
             )
 
 
+def test_a_release_is_published_only_where_its_tag_is_the_version():
+    workflow = (ROOT / ".github" / "workflows" / "publish.yml").read_text()
+    (check,) = re.findall(r"^ +run: (grep .*TAG.*)$", workflow, re.M)
+    for tag, code in ((f"v{PROJECT['version']}", 0), (f"v{PROJECT['version']}.1", 1), ("v", 1)):
+        result = subprocess.run(["bash", "-c", check], cwd=ROOT, env={**os.environ, "TAG": tag}, check=False)
+        assert result.returncode == code, tag
+
+
+def test_no_extra_adds_only_what_is_always_installed():
+    core = {re.split(r"[<>=;\[ ]", line)[0] for line in PROJECT["dependencies"]}
+    for extra, lines in PROJECT["optional-dependencies"].items():
+        assert {re.split(r"[<>=; ]", line)[0] for line in lines} - core, extra
+
+
 def test_the_command_says_its_version_and_completes():
     assert CliRunner().invoke(app, ["--version"]).output.strip() == fk.__version__
     shown = CliRunner().invoke(app, ["--help"]).output

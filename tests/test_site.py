@@ -11,6 +11,7 @@ import pytest
 import fokker as fk
 from documents import ROOT
 from fokker.lab.experiments.errata import ENTRIES, examine
+from registry import AFFINE
 from site_names import api, errata, facts, house, samplers
 
 _ROWS = (
@@ -36,6 +37,17 @@ def test_the_reference_has_every_public_name_once():
     assert len({label.lower() for label in labels}) == len(labels) == total
 
 
+def test_the_reference_has_what_functions_return():
+    listed = [getattr(m, name) for m in (fk, *api.modules().values()) for name in api.names(m)]
+    functions = [value for value in (getattr(fk, name) for name in fk.__all__) if inspect.isfunction(value)]
+    returned = [inspect.signature(function).return_annotation for function in functions]
+    classes = [c for c in returned if inspect.isclass(c) and c.__module__.startswith("fokker.")]
+    assert fk.diagnostics.Monitor in classes
+    # Targets and a sampler, which are used as others are.
+    names = {c.__name__ for c in classes if not any(c is value for value in listed)}
+    assert names == {"Constrained", "Lazy", "PyMCTarget", "StanTarget"}
+
+
 def test_a_signature_and_the_methods_of_a_class_are_shown():
     text = api.reference("fk.Density", fk.Density)
     assert "fk.Density(log_density" in text
@@ -52,12 +64,19 @@ def test_the_page_of_a_sampler_has_its_facts_and_its_verdict():
             "verdict": "right",
             "report": "RIGHT: as far as it goes",
             "path": [[0.0, 1.0], [0.5, 0.25]],
+            "step_size": 0.0625,
         }
         text = samplers.page(name, facts.FACTS[name], verdict)
         assert text.startswith(f"# {name}\n")
         assert inspect.getdoc(getattr(fk.samplers, name)).splitlines()[-1].strip() in text
-        for part in ("these parts", "RIGHT: as far as it goes", facts.FACTS[name].reference):
+        for part in (
+            "these parts",
+            "RIGHT: as far as it goes",
+            "steps with step size 0.0625 from",
+            facts.FACTS[name].reference,
+        ):
             assert part in text
+        assert "](<https://" in text
         # What a researcher looks for, each with something in it.
         for row in _ROWS:
             assert re.search(rf"^\| {row} \| \S.* \|$", text, re.MULTILINE), (name, row)
@@ -79,6 +98,14 @@ def test_gamma_is_zero_where_its_page_says_so(name):
     gamma = jax.tree.leaves(followed.dynamics.gamma(state))
     is_zero = all(np.all(np.asarray(part) == 0) for part in gamma)
     assert is_zero == (facts.FACTS[name].gamma == "0")
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_the_order_of_the_bias_is_that_which_is_measured(name):
+    """By `tests/samplers/test_samplers.py`, on a Gaussian."""
+    bias = facts.FACTS[name.partition(",")[0]].bias
+    wanted = {1: r"order ε(?!²)", 2: r".*order ε² with `Splitting\(\)`"}
+    assert re.match(wanted[AFFINE[name].order], bias), bias
 
 
 def test_the_house_has_every_part_of_the_library():

@@ -1,9 +1,11 @@
 """What the theme leaves out for readers with a keyboard or a screen reader, added to the finished pages."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
-from sphinx.util.typing import ExtensionMetadata
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+    from sphinx.util.typing import ExtensionMetadata
 
 __all__ = ["REPLACED", "setup"]
 
@@ -21,7 +23,7 @@ REPLACED = {
 }
 
 
-def _finish(app: Sphinx, error: Exception | None) -> None:
+def _finish(app: "Sphinx", error: Exception | None) -> None:
     for page in Path(app.outdir).rglob("*.html") if error is None else ():
         before = text = page.read_text(encoding="utf-8")
         for old, new in REPLACED.items():
@@ -30,7 +32,7 @@ def _finish(app: Sphinx, error: Exception | None) -> None:
             page.write_text(text, encoding="utf-8")
 
 
-def setup(app: Sphinx) -> ExtensionMetadata:
+def setup(app: "Sphinx") -> "ExtensionMetadata":
     """Change the pages when all are written."""
     app.connect("build-finished", _finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -41,7 +41,7 @@ def _plane(position: Any) -> Any:
     return jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(position)])[:2]
 
 
-def figure(name: str, path: Path, potential: Callable[[Any], Any]) -> str:
+def figure(name: str, path: Path, potential: Callable[[Any], Any], step_size: float | None) -> str:
     """The chain of a sampler over its target, as HTML."""
     points = np.asarray(path)
     reach = 1.15 * max(2.2, float(np.abs(points).max()))
@@ -50,13 +50,14 @@ def figure(name: str, path: Path, potential: Callable[[Any], Any]) -> str:
     )
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in _placed(points, reach))
     x, y = _placed(points[:1], reach)[0]
+    size = "" if step_size is None else f" with step size {step_size:g}"
     return f"""<figure class="chain">
 <svg viewBox="0 0 {_SIZE} {_SIZE}" role="img" aria-label="{STEPS} steps of {name} over lines of density">
 {lines}
 <polyline class="path" points="{_points(points, reach)}"/>
 <g class="draws">{dots}</g><circle class="start" cx="{x:.1f}" cy="{y:.1f}" r="6"/>
 </svg>
-<figcaption>{STEPS} steps from the ring, on the target of the check below.</figcaption>
+<figcaption>{STEPS} steps{size} from the ring, on the target of the check below.</figcaption>
 </figure>"""
 
 

@@ -31,8 +31,8 @@ INTRODUCTIONS: dict[str, str] = {
     "sgnht_by_ding": "`sgnht` with the settings of its paper: η and a in place of a step size and a friction.",
     "gsgrhmc": "Generalised stochastic gradient Riemannian Hamiltonian Monte Carlo. `sghmc` whose steps and friction "
     "depend on the place, by a metric; found by means of the complete recipe.",
-    "sgrhmc": "Stochastic gradient Riemannian Hamiltonian Monte Carlo. `gsgrhmc` with the metric that the model itself "
-    "suggests, its Fisher information.",
+    "sgrhmc": "Stochastic gradient Riemannian Hamiltonian Monte Carlo. `gsgrhmc` with the Fisher information of the "
+    "model as its metric, which you give.",
     "naive_sgrhmc": "`gsgrhmc` without its term Γ. It is here as a warning: it looks right and samples another density.",
     "hmc": "Hamiltonian Monte Carlo. Each step gives the position a random push and follows its path over the potential "
     "for a while; the end of the path is the proposal.",

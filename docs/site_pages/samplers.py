@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -152,15 +153,33 @@ def verdicts() -> dict[str, dict[str, Any]]:
             example = EXAMPLES[name]
             sampler = example.placed()
             report = fk.check(sampler, state=example.state, number_of_points=256)
+            animated = ANIMATED.get(name, example.placed)()
+            step_size = getattr(animated, "step_size", None)
             found[name] = {
                 "verdict": report.verdict,
                 "report": str(report),
                 "made_of": str(sampler),
-                "path": steps_of(ANIMATED.get(name, example.placed)(), example.state),
+                "path": steps_of(animated, example.state),
+                "step_size": None if step_size is None else float(step_size),
             }
     _STORE.parent.mkdir(parents=True, exist_ok=True)
     _STORE.write_text(json.dumps({"digest": digest, "verdicts": found}), encoding="utf-8")
     return found
+
+
+def online(name: str) -> str:
+    """Links to the papers that `fk.cite` has for a sampler, where they are known."""
+    links = []
+    for entry in fk.cite(name).split("\n\n"):
+        fields = dict(re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.MULTILINE))
+        address = fields.get("url", "")
+        for field, start in (("eprint", "https://arxiv.org/abs/"), ("doi", "https://doi.org/")):
+            if field in fields:
+                address = start + fields[field]
+        if address:
+            author = fields["author"].partition(",")[0]
+            links.append(f"[{author} {fields['year']}](<{address}>)")
+    return ", ".join(links)
 
 
 def page(name: str, facts: Facts, verdict: dict[str, Any]) -> str:
@@ -193,10 +212,10 @@ def page(name: str, facts: Facts, verdict: dict[str, Any]) -> str:
 
 **Pitfalls.** {facts.pitfalls}
 
-**Reference.** {facts.reference}. Signature: [`fk.samplers.{name}`](#{anchor(f"fk.samplers.{name}")}).
+**Reference.** {facts.reference}. Online: {online(name)}. Signature: [`fk.samplers.{name}`](#{anchor(f"fk.samplers.{name}")}).
 
 ```{{raw}} html
-{figure(name, verdict["path"], _potential_of(name))}
+{figure(name, verdict["path"], _potential_of(name), verdict["step_size"])}
 ```
 
 {_PICTURES.get(name, "")}## Docstring

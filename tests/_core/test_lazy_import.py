@@ -39,6 +39,8 @@ def test_a_misspelt_argument_of_a_sampler_is_named_and_signatures_stay():
         TypeError, match=r"fk\.samplers\.nuts has no argument 'mass_matrx'.*mean 'mass_matrix'\? It has: "
     ):
         fk.samplers.nuts(mass_matrx=2.0)
+    with pytest.raises(TypeError, match=r"sgrhmc has no argument 'inverse_metric'.*inverse_fisher_root"):
+        fk.samplers.sgrhmc(0.1, inverse_metric=1.0, inverse_metric_root=1.0)
     with pytest.raises(TypeError, match=r"sghmc has no argument 'x'\. It has: step_size, friction, mass"):
         fk.samplers.sghmc(0.1, x=2.0)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'step_size'"):

@@ -150,7 +150,7 @@ def test_what_cannot_be_used_is_refused():
         monitor.add({"a": np.zeros(2)}, {"a": np.zeros(3)})
     with pytest.raises(TypeError, match=r"theta, a is a str"):
         monitor.add({"a": "text"}, {"a": np.zeros(1)})
-    with pytest.raises(ValueError, match="chain 3 left the finite numbers"):
+    with pytest.raises(ValueError, match="chain 3 has a number that is not finite"):
         monitor.add(np.array([np.nan]), np.zeros(1), chain=3)
     with pytest.raises(ValueError, match="the same arrays in every call"):
         monitor.add(np.zeros(2), np.zeros(2))

@@ -651,7 +651,7 @@ def test_parameters_that_a_chain_has_from_its_start_do_not_change(fitted):
     with pytest.raises(ValueError, match="classes has 'left', which the first call did not have: name all"):
         net.partial_fit(X, LABELS, classes=["up", "left"])
     regression = fk.models.Network([4], likelihood="gaussian", **QUICK)
-    with pytest.raises(ValueError, match="classes are of labels, and likelihood='gaussian' has none"):
+    with pytest.raises(ValueError, match="classes are for labels, and likelihood='gaussian' has none"):
         regression.partial_fit(X, Y, classes=[0, 1])
 
 

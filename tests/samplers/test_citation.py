@@ -40,6 +40,22 @@ def test_every_sampler_has_a_paper_and_the_software(name):
         assert kind == "software" or key.endswith(found["year"])
 
 
+# Papers that are at no lasting address.
+WITHOUT_ADDRESS = {"welling2011": "the proceedings gave it no DOI, and it is in no archive"}
+
+
+def test_every_paper_has_an_address_or_a_reason_why_not():
+    papers = (ROOT / "src/fokker/samplers/references.bib").read_text(encoding="utf-8")
+    entries = {key: fields(body) for _, key, body in ENTRY.findall(papers)}
+    without = {key for key, found in entries.items() if not found.keys() & {"doi", "eprint", "url"}}
+    assert without == WITHOUT_ADDRESS.keys()
+    for key, found in entries.items():
+        assert re.fullmatch(r"10\.\d{4,}/\S+", found.get("doi", "10.1000/x")), key
+        assert re.fullmatch(r"\d{4}\.\d{4,5}", found.get("eprint", "1501.00001")), key
+        assert ("eprint" in found) == (found.get("archivePrefix") == "arXiv"), key
+        assert found.get("url", "https://").startswith("https://"), key
+
+
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_papers_that_a_docstring_names_first_are_cited(name):
     first = inspect.getdoc(getattr(fk.samplers, name)).splitlines()[0]

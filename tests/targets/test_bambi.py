@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import fokker as fk
+from documents import ROOT, programs, run
 
 pytestmark = pytest.mark.dependencies
 
@@ -33,6 +34,16 @@ def model():
 def test_another_object_is_refused(model):
     with pytest.raises(TypeError, match=r"must be a bambi.Model, not str"):
         fk.from_bambi("y ~ x")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", ["models.md", "coming_from/pymc.md"])
+def test_the_program_of_a_page_runs(page):
+    """Of the pages whose other programs need libraries that Bambi does not go with."""
+    pytest.importorskip("bambi")
+    shown = [block for block in programs(ROOT / "docs" / page) if "needs Bambi" in (block.not_run or "")]
+    assert len(shown) == 1
+    assert not run(page, [block._replace(not_run=None) for block in shown])
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -279,7 +279,9 @@ def _newer_than(path: Path, header: Mapping[str, Any], others: tuple[Path, ...])
     for other in others:
         claimed = _header_of(other)
         if "id" in header and claimed.get("id", header["id"]) != header["id"]:
-            raise DamagedFileError(f"{path} and {other} are of different runs: put back the former one.")
+            raise DamagedFileError(
+                f"{path} and {other} are of different runs: restore the files of one of them."
+            )
         theirs, own = claimed.get("serial"), header.get("serial")
         if isinstance(theirs, int) and isinstance(own, int) and theirs > own:
             return other

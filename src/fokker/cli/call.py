@@ -147,7 +147,7 @@ def run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
             if was_finished and is_first():
                 show(
                     f"the run in {out} is finished: it has its {options['steps']:,} steps. Its report is "
-                    f"{out / REPORT}. Give more --steps to make it longer; start anew by `fokker sample` "
+                    f"{out / REPORT}. Give more --steps to make it longer; start again by `fokker sample` "
                     "with --overwrite or another --out."
                 )
             return trace

@@ -167,7 +167,9 @@ def run(
                     )
                 )
             if no_skip:
-                raise of_all(ValueError("--no-skip is for a single run: those of several topics read anew."))
+                raise of_all(
+                    ValueError("--no-skip is for a single run: those of several topics read it again.")
+                )
             settings.pop("topics", None)
             sweep = Sweep(
                 numbers,

@@ -4,6 +4,7 @@ from fokker.diagnostics._findings import Finding, Grade, Verdict
 from fokker.diagnostics._summarise import summarise
 from fokker.diagnostics.configurational import Spread, configurational_temperature, spread_of
 from fokker.diagnostics.halving import StepHalving, step_halving
+from fokker.diagnostics.monitor import Health, Monitor
 from fokker.diagnostics.noise_share import gradient_noise_share
 from fokker.diagnostics.stein import Stein, kernel_stein_discrepancy
 from fokker.diagnostics.summary import Summary
@@ -11,6 +12,8 @@ from fokker.diagnostics.summary import Summary
 __all__ = [
     "Finding",
     "Grade",
+    "Health",
+    "Monitor",
     "Spread",
     "Stein",
     "StepHalving",

@@ -134,7 +134,7 @@ class Monitor:
             )
         x, g = (np.concatenate(list(tree.values())) for tree in (position, slope))
         if not (np.isfinite(x).all() and np.isfinite(g).all()):
-            raise ValueError(f"chain {chain} left the finite numbers: take a smaller step.")
+            raise ValueError(f"chain {chain} has a number that is not finite: take a smaller step.")
         if repeat is not None:
             other = np.concatenate(list(vectors(repeat, "repeat").values()))
             # Two independent gradients differ by twice the variance of one.

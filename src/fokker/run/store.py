@@ -140,7 +140,7 @@ def _compared(folder: Path, checkpoint: Checkpoint) -> str:
         return f"{checkpoint.problem} The checkpoint before it is used." if checkpoint.problem else ""
     if "id" in own and written.get("id", own["id"]) != own["id"]:
         raise DamagedFileError(
-            f"{folder / CHECKPOINT} and {path} are of different runs: put back the former one."
+            f"{folder / CHECKPOINT} and {path} are of different runs: restore the files of one of them."
         )
     if checkpoint.problem:
         return f"{checkpoint.problem} The checkpoint before it is used."

@@ -11,17 +11,15 @@ from fokker._core.state import nearest
 def naming_arguments(make: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, with a message for an unknown argument that names those that it has."""
     parameters = inspect.signature(make).parameters
-    known = [name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
-    if len(known) < len(parameters):  # what it does not know it passes on
-        return make
 
     @functools.wraps(make)
     def checked(*arguments: object, **options: object) -> Any:
         for name in options:
             if name not in parameters:
+                hint = nearest(name, [*parameters])
                 raise TypeError(
-                    f"fk.samplers.{make.__name__} has no argument {name!r}.{nearest(name, known)} It has: "
-                    f"{', '.join(known)}."
+                    f"fk.samplers.{make.__name__} has no argument {name!r}.{hint} It has: "
+                    f"{', '.join(parameters)}."
                 )
         return make(*arguments, **options)
 

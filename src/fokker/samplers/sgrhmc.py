@@ -78,9 +78,16 @@ def gsgrhmc(
 
 
 def sgrhmc(
-    step_size: StepSize, inverse_fisher: FieldLike, inverse_fisher_root: FieldLike, **options: Any
+    step_size: StepSize,
+    inverse_fisher: FieldLike,
+    inverse_fisher_root: FieldLike,
+    *,
+    integrator: Integrator | None = None,
+    noise_estimate: FieldLike | str | None = None,
+    noise: str = "gaussian",
+    resample: int | None = None,
 ) -> Plain:
-    """`gsgrhmc` with the Fisher information for G.
+    """`gsgrhmc` with the Fisher information for G, which you give.
 
     Arguments:
 
@@ -88,7 +95,10 @@ def sgrhmc(
       "auto" to have it found by `fk.tune`.
     - `inverse_fisher`: the field G(θ)⁻¹, the inverse of the Fisher information.
     - `inverse_fisher_root`: the field G(θ)^{-½}.
-    - `options`: `integrator`, `noise_estimate`, `noise` and `resample`, as of `gsgrhmc`.
+    - `integrator`: as of `gsgrhmc`.
+    - `noise_estimate`: as of `gsgrhmc`.
+    - `noise`: as of `gsgrhmc`.
+    - `resample`: as of `gsgrhmc`.
 
     Returns a sampler without a correction (`fokker.samplers.plain.Plain`), for `fk.sample` or a loop of your
     own.
@@ -99,7 +109,15 @@ def sgrhmc(
     trace = fk.sample(target, fk.samplers.sgrhmc(0.01, inverse, root), init=jnp.zeros(2), steps=1000)
     ```
     """
-    return gsgrhmc(step_size, inverse_fisher, inverse_fisher_root, **options)
+    return gsgrhmc(
+        step_size,
+        inverse_fisher,
+        inverse_fisher_root,
+        integrator=integrator,
+        noise_estimate=noise_estimate,
+        noise=noise,
+        resample=resample,
+    )
 
 
 class RiemannianWithoutGamma(Riemannian):

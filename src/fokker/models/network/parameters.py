@@ -73,7 +73,7 @@ def check_classes(net: "Network", classes: ArrayLike | None, known: list[Any] | 
         return
     if net.likelihood != "categorical":
         raise ValueError(
-            f"classes are of labels, and likelihood={net.likelihood!r} has none: leave them out."
+            f"classes are for labels, and likelihood={net.likelihood!r} has none: leave them out."
         )
     given = np.asarray(classes).tolist()
     if unknown := [] if known is None else [x for x in given if x not in known]:
