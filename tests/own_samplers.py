@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 import fokker as fk
 from fokker._core.count import no_steps
-from fokker.samplers import Followed, Info, Sampler, SamplerState
+from fokker.samplers import Followed, Info, Sampler, SamplerState, TrajectorySampler
 
 
 # The example of docs/own_sampler.md.
@@ -51,6 +51,51 @@ class LeimkuhlerMatthews(Sampler):
 def noise_like(key, theta):
     vector, rebuild = ravel_pytree(theta)
     return rebuild(jax.random.normal(key, vector.shape, vector.dtype))
+
+
+# The example of docs/own_sampler.md.
+class ManyProposals(TrajectorySampler):
+    """Up to eight proposals of a random walk per step, a number drawn anew for each, by Metropolis."""
+
+    step_size: Any = "auto"
+    target: Any = None
+    temperature: Any = 1.0
+
+    is_exact = True
+    learns = True  # warm-up sets the step size by the acceptance rate
+    target_accept = 0.4
+
+    def on(self, target, temperature=1.0, gradient=None):
+        return dataclasses.replace(self, target=target, temperature=temperature)
+
+    def init(self, position, *, key=None):
+        return SamplerState.first({"theta": jax.tree.map(jnp.asarray, position)})
+
+    def draw(self, key, state):
+        keys = jax.random.split(key, 3)
+        noise = jax.vmap(lambda key: noise_like(key, state.position))(jax.random.split(keys[0], 8))
+        return noise, jax.random.uniform(keys[1], (8,)), jax.random.randint(keys[2], (), 1, 9)
+
+    def start(self, draws, state):
+        return {"theta": state.position, "draws": draws, "moves": jnp.int32(0), "rate": jnp.zeros(())}
+
+    def move(self, trajectory, state):
+        x, (noise, uniform, _), n = trajectory["theta"], trajectory["draws"], trajectory["moves"]
+        proposal = jax.tree.map(lambda x, w: x + self.step_size * w[n], x, noise)
+        U = self.own_target.potential
+        rate = jnp.exp(jnp.minimum((U(x) - U(proposal)) / self.temperature, 0))
+        x = jax.tree.map(lambda new, old: jnp.where(uniform[n] < rate, new, old), proposal, x)
+        return trajectory | {"theta": x, "moves": n + 1, "rate": trajectory["rate"] + rate}
+
+    def is_done(self, trajectory):
+        return trajectory["moves"] == trajectory["draws"][2]
+
+    def end(self, trajectory, state):
+        theta, moves = trajectory["theta"], trajectory["moves"]
+        info = Info(
+            jnp.asarray(True), acceptance_rate=trajectory["rate"] / moves, num_integration_steps=moves
+        )
+        return SamplerState({"theta": theta}, state.step + 1), info
 
 
 class OfDraws(Sampler):
@@ -215,3 +260,70 @@ class NeedsABatch(Following):
 
     def advance(self, draws, state, batch=None, number=None):
         return super().advance((draws[0] + batch, draws[1]), state, batch, number)
+
+
+class Moving(TrajectorySampler):
+    """Three steps of Euler in one, which says nothing about itself."""
+
+    step_size: Any
+    target: Any = None
+    temperature: Any = 1.0
+
+    def on(self, target, temperature=1.0, gradient=None):
+        return dataclasses.replace(self, target=target, temperature=temperature)
+
+    def init(self, position, *, key=None):
+        return SamplerState({"theta": position}, no_steps())
+
+    def draw(self, key, state):
+        return jax.random.normal(key, (3, *state.position.shape))
+
+    def start(self, draws, state):
+        return state.position, draws, jnp.int32(0)
+
+    def move(self, trajectory, state):
+        x, noise, n = trajectory
+        gradient = jax.grad(self.target.potential)(x)
+        x = x - self.step_size * gradient + jnp.sqrt(2 * self.step_size * self.temperature) * noise[n]
+        return x, noise, n + 1
+
+    def is_done(self, trajectory):
+        return trajectory[2] == 3
+
+    def end(self, trajectory, state):
+        x = trajectory[0]
+        return SamplerState({"theta": x}, state.step + 1), Info(jnp.all(jnp.isfinite(x)))
+
+
+class Energetic(Moving):
+    """Has one statistic, and records what it likes."""
+
+    def end(self, trajectory, state):
+        state, info = super().end(trajectory, state)
+        return state, info._replace(energy=self.target.potential(state.position))
+
+    def record(self, state):
+        return {"pair": 2 * state.position, "taken": jnp.int32(7)}
+
+
+class Learning(Moving):
+    """Says that warm-up learns, and gives it nothing to learn by."""
+
+    learns = True
+
+
+class InBatches(Moving):
+    """Says that it takes batches."""
+
+    takes_batches = True
+
+
+class OneMove(InBatches):
+    """Takes them, as `advance` is given them."""
+
+    has_trajectories = False
+
+    def advance(self, draws, state, batch=None, number=None):
+        x = state.position
+        x = x - self.step_size * jax.grad(self.target.minibatch_potential)(x, batch)
+        return SamplerState({"theta": x}, state.step + 1), Info(jnp.all(jnp.isfinite(x)))

@@ -17,7 +17,18 @@ _MODULES = ("samplers", "integrators", "fields", "gradients", "dynamics", "batch
 _OTHERS = {
     *("KINDS", "NAMES", "WINDOWS", "Batch", "BatchScheme", "Scheme"),
     *("Blocks", "ControlVariates", "Correctable", "Estimator", "Field", "FieldLike", "Followed", "Info"),
-    *("Integrator", "Point", "Proposal", "Recipe", "Sampler", "SamplerState", "Scaled", "StepInput", "Sum"),
+    *(
+        "Integrator",
+        "Point",
+        "Proposal",
+        "Recipe",
+        "Sampler",
+        "SamplerState",
+        "Scaled",
+        "StepInput",
+        "Sum",
+        "TrajectorySampler",
+    ),
 }
 
 

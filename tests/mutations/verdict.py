@@ -250,8 +250,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/choice.py",
-        "burn_in=call.options.burn_in or call.options.steps // 2, **options)",
-        "**options)",
+        "call.options.steps // 2 if call.options.burn_in is None else call.options.burn_in",
+        "0",
         "auto keeps the way from the start",
         ("choice",),
     ),

@@ -115,7 +115,8 @@ def test_starts_of_ones_own_stay_so_that_a_second_mode_is_seen():
     call = choice(target, starts, batch_size=20)
     assert call.options.burn_in == call.options.steps // 2
     assert choice(target, starts, batch_size=20, burn_in=7).options.burn_in == 7
-    assert choice(target, jnp.zeros(2), batch_size=20).options.burn_in == 0  # draws around the mode
+    assert choice(target, starts, batch_size=20, burn_in=0).options.burn_in == 0
+    assert choice(target, jnp.zeros(2), batch_size=20).options.burn_in is None  # draws around the mode
     assert rule_of(call) == 2
     assert call.options.init is starts
     function = lambda key: jax.random.normal(key)  # noqa: E731

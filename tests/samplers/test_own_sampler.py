@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from own_samplers import LeimkuhlerMatthews, Unadjusted, noise_like
+from fokker._core.count import Count
+from fokker._core.random import fold_in_step
+from fokker.run.step_plan import BATCHES
+from own_samplers import (
+    Energetic,
+    InBatches,
+    Learning,
+    LeimkuhlerMatthews,
+    ManyProposals,
+    Moving,
+    OneMove,
+    Unadjusted,
+    noise_like,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 PRECISION = jnp.array([1.0, 4.0])
@@ -28,12 +41,13 @@ NORMAL = fk.Density(log_density)
 POSTERIOR = fk.Posterior(log_density, log_likelihood, np.linspace(-1, 2, 60, dtype=np.float32)[:, None])
 
 
-def test_it_is_the_example_of_the_documentation_in_about_thirty_lines():
-    source = inspect.getsource(LeimkuhlerMatthews).replace("  # noqa: E731", "")
+@pytest.mark.parametrize(("sampler", "lines"), [(LeimkuhlerMatthews, 32), (ManyProposals, 36)])
+def test_it_is_the_example_of_the_documentation_in_about_thirty_lines(sampler, lines):
+    source = inspect.getsource(sampler).replace("  # noqa: E731", "")
     text = (DOCS / "own_sampler.md").read_text()
     assert source in text
     assert inspect.getsource(noise_like) in text
-    assert len([line for line in source.splitlines() if line.strip()]) <= 32
+    assert len([line for line in source.splitlines() if line.strip()]) <= lines
 
 
 @pytest.mark.slow
@@ -92,3 +106,100 @@ def test_the_answers_of_a_sampler_that_says_nothing_are_safe():
         fk.optax(sampler, size=10, log_prior=None, key=jax.random.key(0))
     with pytest.raises(ValueError, match="has no trajectory"):
         sampler.trajectory(jax.random.key(0), sampler.init(jnp.zeros(2)))
+
+
+def by_hand(sampler, steps):
+    """The same steps in a loop of one's own, with the keys of the run."""
+    sampler = sampler.on(NORMAL)
+    keys = jax.random.split(jax.random.key(SHORT["seed"]), (SHORT["chains"], 3))[:, 2]
+
+    def chain(key):
+        state, draws = sampler.init(SHORT["init"]), []
+        for t in range(steps):
+            state, _ = sampler.step(fold_in_step(key, Count.of(t), BATCHES), state)
+            draws.append(state.position)
+        return jnp.stack(draws)
+
+    return jax.jit(jax.vmap(chain))(keys)
+
+
+@pytest.mark.parametrize("sampler", [Moving(0.1), Energetic(0.1), Moving(lambda t: 0.1 / (1 + t))])
+def test_trajectories_need_no_statistics_and_take_a_schedule(sampler):
+    trace = fk.sample(NORMAL, sampler, steps=12, **SHORT)
+    np.testing.assert_allclose(trace.samples, by_hand(sampler, 12), rtol=1e-5, atol=1e-6)
+    assert trace.stopped is None
+
+
+def test_what_a_sampler_of_trajectories_records_is_stored():
+    trace = fk.sample(NORMAL, Energetic(0.1), steps=6, thin=2, **SHORT)
+    np.testing.assert_array_equal(trace.sample_stats["pair"], 2 * trace.samples)
+    np.testing.assert_array_equal(trace.sample_stats["taken"], np.full((2, 3), 7))
+    assert trace.sample_stats["taken"].dtype == np.int32
+    U = jax.vmap(jax.vmap(NORMAL.potential))(trace.samples)
+    np.testing.assert_allclose(trace.sample_stats["energy"], U, rtol=1e-5)
+
+
+@pytest.mark.parametrize("keep", ["draws", "moments"])
+def test_a_chain_of_trajectories_that_diverges_is_stopped_and_named(keep):
+    """Of two chains one starts so far away that it overflows in the eighth step; the other is unharmed."""
+    options = {**SHORT, "init": fk.PerChain(jnp.array([[0.0, 0.0], [1e16, 0.0]]))}
+    steep = fk.Density(lambda theta: -jnp.sum(theta**2) * (1e-3 + 50 * (jnp.abs(theta[0]) > 1e10)))
+    with pytest.warns(RuntimeWarning, match=r"chain 2 of 2 was stopped at step \d+ \(not finite"):
+        trace = fk.sample(steep, Moving(0.1), steps=20, keep=keep, **options)
+    assert trace.chains == [0]
+    draws = trace.losses[1].draws
+    assert trace.losses[1].reason == "not finite: take smaller steps"
+    if keep == "draws":
+        assert np.isfinite(trace.samples).all()
+        lone = {**options, "init": fk.PerChain(jnp.array([[1e16, 0.0]])), "chains": 1}
+        # Alone it ends the run, with the draws before: each step multiplies theta by about 9³.
+        alone = fk.sample(steep, Moving(0.1), steps=20, **lone)
+        assert "the chain was stopped" in alone.stopped
+        assert alone.samples.shape[1] == draws == 7
+        assert np.isfinite(alone.samples).all()
+    else:
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(trace.moments))
+
+
+def test_batches_are_refused_for_trajectories_and_given_to_advance():
+    with pytest.raises(ValueError, match="has_trajectories = False"):
+        fk.sample(POSTERIOR, InBatches(1e-3), steps=5, batch_size=4, **SHORT)
+    sampler = Moving(1e-3).on(POSTERIOR)
+    state = sampler.init(SHORT["init"])
+    with pytest.raises(ValueError, match="takes no minibatches"):
+        sampler.step(jax.random.key(0), state, POSTERIOR.data[:2])
+    # Every batch is another one: two chains from one start differ, without any noise.
+    trace = fk.sample(POSTERIOR, OneMove(1e-3), steps=5, batch_size=4, **SHORT)
+    assert np.all(trace.samples[0] != trace.samples[1])
+
+
+def test_warm_up_learns_the_step_size_of_ones_own_trajectories():
+    """A random walk in units of the narrowest width is accepted at 0.4 by steps of about 1."""
+    trace = fk.sample(NORMAL, ManyProposals(), steps=200, warm_up=200, **SHORT)
+    assert 0.5 < trace.settings["step_size"] < 2.5
+    assert np.mean(trace.sample_stats["acceptance_rate"]) == pytest.approx(0.4, abs=0.1)
+    assert set(np.unique(trace.sample_stats["num_integration_steps"])) == set(range(1, 9))
+
+
+def test_what_cannot_be_learned_is_said():
+    with pytest.raises(TypeError, match=r"Learning needs an acceptance_rate.*learns = True"):
+        fk.sample(NORMAL, Learning("auto"), steps=5, warm_up=20, **SHORT)
+    assert fk.sample(NORMAL, Learning(0.1), steps=5, **SHORT).stopped is None
+    keys = jax.random.split(jax.random.key(0), 2)
+    with pytest.raises(TypeError, match="define warm_up"):
+        Unadjusted(0.1).on(NORMAL).warm_up(jnp.zeros((2, 2)), keys, 10)
+    with pytest.raises(ValueError, match=r"learns its settings in fk\.sample"):
+        fk.samplers.nuts().on(NORMAL).warm_up(jnp.zeros((2, 2)), keys, 10)
+
+
+@pytest.mark.slow
+def test_runs_of_trajectories_are_stored_and_continued_to_the_bit(tmp_path):
+    whole = fk.sample(NORMAL, ManyProposals(0.5), steps=12, **SHORT)
+    fk.sample(NORMAL, ManyProposals(0.5), steps=5, out=tmp_path / "run", **SHORT)
+    fk.sample(NORMAL, ManyProposals(0.5), steps=12, out=tmp_path / "run", **SHORT)
+    np.testing.assert_array_equal(fk.open(tmp_path / "run").samples, whole.samples)
+
+
+@pytest.mark.slow
+def test_the_exactness_of_ones_own_trajectories_is_checked():
+    assert fk.check(ManyProposals(0.7).on(NORMAL), state=jnp.zeros(2)).ok

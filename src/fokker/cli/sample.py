@@ -41,6 +41,7 @@ _SAMPLER = (
     "--batch-size, and says why."
 )
 _INIT = "The name in the file of the initial position, or a function of a key."
+_BURN_IN = "Steps before the first draw. Default: 0, or as many as --sampler auto chooses."
 _WARM_UP = "Steps in which nuts, hmc and the like adapt their settings."
 _START = "Where chains start: at init, or at the mode, which is found from there with all the data."
 _GRADIENT = (
@@ -127,7 +128,7 @@ def sample(
     step_size: Annotated[float | None, option("The step size. Default: tuned by short runs.")] = None,
     init: Annotated[str, option(_INIT)] = "init",
     start: Annotated[str, option(_START, "init|mode")] = "init",
-    burn_in: Annotated[int, option("Steps before the first draw.")] = 0,
+    burn_in: Annotated[int | None, option(_BURN_IN)] = None,
     warm_up: Annotated[int | None, option(_WARM_UP)] = None,
     thin: Annotated[int, option("Keep every n-th step.")] = 1,
     chains: Annotated[int, option("The number of chains.")] = 4,

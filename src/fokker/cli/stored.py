@@ -176,12 +176,17 @@ def _check_data(folder: Path, files: Sequence[str]) -> None:
 
 
 def _steps_of_run(folder: Path) -> dict[str, Any]:
-    """The steps of the run in a folder, which may have been made longer since the command was written."""
-    return {"steps": read_checkpoint(folder).description["settings"]["steps"]} if has_run(folder) else {}
+    """The steps of the run in a folder, which may have been made longer since the command was written.
+
+    And those of burn-in, which `--sampler auto` may have chosen.
+    """
+    settings = read_checkpoint(folder).description["settings"] if has_run(folder) else {}
+    return {name: settings[name] for name in ("steps", "burn_in") if name in settings}
 
 
 def has_all_steps(folder: Path, options: Mapping[str, Any]) -> bool:
     """Whether the run in a folder has as many steps as these options ask for."""
     if not has_run(folder):
         return False
-    return bool(read_checkpoint(folder).description["taken"] == options["steps"] + options.get("burn_in", 0))
+    description = read_checkpoint(folder).description
+    return bool(description["taken"] == options["steps"] + description["settings"]["burn_in"])

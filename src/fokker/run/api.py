@@ -51,7 +51,7 @@ def sample(
     *,
     init: Init,
     steps: int,
-    burn_in: int = Options.burn_in,
+    burn_in: int | None = Options.burn_in,
     thin: int = Options.thin,
     chains: int | None = Options.chains,
     warm_up: int | None = Options.warm_up,
@@ -94,7 +94,7 @@ def sample(
       `fk.PerChain(positions)`, a tree like theta whose leaves have a leading axis over chains. An array is
       always one theta, also if its first axis has as many entries as there are chains.
     - `steps`: steps after `burn_in`.
-    - `burn_in`: steps before the first draw.
+    - `burn_in`: steps before the first draw; without it none, or as many as `sampler="auto"` chooses.
     - `thin`: every `thin`-th step is kept.
     - `chains`: how many; without it 4, or as many as `fk.PerChain` has.
     - `warm_up`: steps in which the settings of a sampler are learned by all chains together, before

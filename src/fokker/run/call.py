@@ -21,14 +21,11 @@ from fokker.gradients import Estimator
 from fokker.run.mesh import Devices, MeshSizes, OneDevice
 from fokker.run.positions import Init
 from fokker.samplers.contract import Sampler
-from fokker.samplers.schedules import Schedule
 from fokker.targets.target import Target
 
 if TYPE_CHECKING:
     from fokker.run.trace import Trace
 
-# A number, a function of the number of steps taken, or "auto" where it is to be found.
-StepSize = float | Array | Schedule | Literal["auto"]
 # How rows are drawn: by name, in blocks of their order, or by a score for every datum.
 BatchKind = (
     Literal["window", "replacement", "no replacement", "reshuffle", "blocks"]
@@ -52,7 +49,7 @@ class Options:
 
     init: Init
     steps: int = field(metadata=_stored(int, may_change=True))
-    burn_in: int = field(default=0, metadata=_stored(int))
+    burn_in: int | None = field(default=None, metadata=_stored(int))
     thin: int = field(default=1, metadata=_stored(int))
     chains: int | None = field(default=None, metadata=_stored(int))
     warm_up: int | None = field(default=None, metadata=_stored(int, _NOTHING))

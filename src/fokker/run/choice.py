@@ -106,7 +106,8 @@ def _with(call: Call, sampler: Any, **options: Any) -> Call:
 
 def _with_burn_in(call: Call, sampler: Any, **options: Any) -> Call:
     """With half as many steps before the first draw as after it, where none are given."""
-    return _with(call, sampler, burn_in=call.options.burn_in or call.options.steps // 2, **options)
+    burn_in = call.options.steps // 2 if call.options.burn_in is None else call.options.burn_in
+    return _with(call, sampler, burn_in=burn_in, **options)
 
 
 def _with_all_rows(call: Call, sampler: Any) -> Call:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import numpy as np
@@ -13,6 +12,7 @@ from fokker._core.random import fold_in
 from fokker.run.candidates import with_tuned
 from fokker.run.description import LEARNED
 from fokker.run.journal import Journal, Stage
+from fokker.run.mesh import Devices
 from fokker.run.plan import Plan
 from fokker.run.positions import checked_positions, given_positions
 from fokker.run.progress import Progress
@@ -22,8 +22,7 @@ from fokker.run.store import CHECKPOINT
 from fokker.run.trials import TRIED
 from fokker.run.tuning import tuned
 from fokker.run.warmup import warmed_up
-from fokker.samplers.contract import Sampler, Warmed
-from fokker.samplers.corrected import Corrected
+from fokker.samplers.contract import Sampler, Stages, TrajectorySampler, Warmed
 
 # Default steps of warm-up.
 WARM_UP = 1000
@@ -75,18 +74,30 @@ def _keys_of_warm_up(keys: Key[Array, "chains 3"]) -> Key[Array, " chains"]:
 
 def _warmed(plan: Plan, placed: Sampler, positions: PyTree[Array], number: int) -> Warmed:
     keys = _keys_of_warm_up(plan.keys)
-    warm_up = placed.warm_up
-    if isinstance(placed, Corrected):
-        warm_up = partial(warmed_up, placed, plan.devices)
     bar = Progress("warming up", number, compiles=True, enabled=plan.progress)
     with _journal(plan) as journal, bar:
+        return placed.warm_up(positions, keys, number, _Noted(journal, bar, plan.devices))
 
-        def stage(taken: int, like: PyTree[Array], compute: Callable[[], Stage]) -> Stage:
-            result = journal.stage(like, compute)
-            bar.update(taken)
-            return result
 
-        return warm_up(positions, keys, number, stage)
+@dataclasses.dataclass(frozen=True)
+class _Noted(Stages):
+    """Stages that are noted down in the folder of a run, and shown."""
+
+    journal: Journal
+    bar: Progress
+    devices: Devices
+
+    def __call__(self, taken: int, like: PyTree[Array], compute: Callable[[], Stage]) -> Stage:
+        """The result of a stage, which a run that goes on reads."""
+        result = self.journal.stage(like, compute)
+        self.bar.update(taken)
+        return result
+
+    def by_acceptance(
+        self, sampler: TrajectorySampler, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int
+    ) -> Warmed:
+        """The warm-up of trajectories."""
+        return warmed_up(sampler, self.devices, positions, keys, steps, self)
 
 
 def _stored(plan: Plan, positions: PyTree[Array], placed: Sampler | None = None) -> Learned:

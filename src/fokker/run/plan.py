@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def options(self) -> Options:
-        """The options, with the number of chains."""
+        """The options, with the number of chains and of steps of burn-in."""
         return self.call.options
 
     @property
@@ -124,6 +124,7 @@ def plan(call: Call) -> Plan:
     folder, before = options.folder, None
     if folder is not None:
         before = devices.by_first(lambda: _checkpoint_in(folder))
+    options = dataclasses.replace(options, burn_in=options.burn_in or 0)
     if options.chains is None:
         options = dataclasses.replace(options, chains=_default_chains(call, before))
     key = checked_key(options.key)
@@ -209,6 +210,11 @@ def _check_data(plan: Plan) -> None:
         refuse_stream(plan.target.data if isinstance(plan.target, TargetWithData) else None)
     if plan.sampler.wants_target and not plan.sampler.takes_batches:
         no_batch(plan.sampler, plan.batches)
+    if plan.sampler.has_trajectories and plan.batches is not None:
+        raise ValueError(
+            f"{plan.sampler.name} takes batches, but every move of a trajectory sees the whole target. Leave "
+            "batch_size out; or say has_trajectories = False, and advance is given the batch of its step."
+        )
 
 
 def _check_warm_up(plan: Plan) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from fokker._core.count import Count
 from fokker.run.block import Block
@@ -95,9 +96,10 @@ class Recording:
             return None
         schedule = self._wrong_schedule(block.piece)
         before = self.draws_before + self.draws
-        sounds = np.asarray(block.out["sound"])[: block.piece.draws] if block.piece.is_kept else None
         for c in new:
-            draws = before if sounds is None else before + first_unsound(sounds[:, c])
+            draws = before + (
+                first_unsound(self._by_chain(block, block.out["sound"])[c]) if block.piece.is_kept else 0
+            )
             self.losses[c] = Loss(draws, self.done, schedule or self._why(bool(finite[c])))
         return schedule
 
@@ -108,12 +110,15 @@ class Recording:
         row = unusable_row(self.origin.target, self._start) if self.sampler.wants_target else None
         return f"not finite: {row or 'take smaller steps'}"
 
+    def _by_chain(self, block: Block, recorded: PyTree[Any]) -> PyTree[np.ndarray]:
+        """What a block has recorded of its draws, chain × draw × …."""
+        number = block.piece.draws
+        return jax.tree.map(lambda x: np.moveaxis(np.asarray(x), self._chain_axis, 0)[:, :number], recorded)
+
     def _store_draws(self, block: Block) -> None:
         """Copy the draws of a block into the store, while the next block is computed."""
         number = block.piece.draws
-        recorded = jax.tree.map(
-            lambda x: np.moveaxis(np.asarray(x), self._chain_axis, 0)[:, :number], block.out
-        )
+        recorded = self._by_chain(block, block.out)
         sound = recorded.pop("sound")
         self.draws += number
         if not recorded:

@@ -45,7 +45,7 @@ def check_continues(trace: "Trace", options: Options, key: Key[Array, ""]) -> No
         for run in ((before, first_key), (options, key))
     )
     _refuse(differences(earlier, now, programs=False))
-    taken, total = trace.settings["taken"], options.burn_in + options.steps
+    taken, total = trace.settings["taken"], (options.burn_in or 0) + options.steps
     if taken > total:
         raise ValueError(
             f"the trace given as resume has {taken:,} steps already, more than the {total:,} of burn_in + "

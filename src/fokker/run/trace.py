@@ -21,7 +21,7 @@ from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import opened, reading, with_codes_of
 from fokker.run import model
-from fokker.run.call import NAMES, Call, Origin, StepSize
+from fokker.run.call import NAMES, Call, Origin
 from fokker.run.fixed import fixed_entries
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.moments import Moments, moments_of
@@ -29,6 +29,7 @@ from fokker.run.precision import in_its_precision
 from fokker.run.predict import Reduce, predict, predict_with_keys
 from fokker.run.saved import brief, write_trace
 from fokker.samplers.contract import Sampler
+from fokker.samplers.schedules import StepSize
 from fokker.targets.target import Target, labels_of
 
 
@@ -41,8 +42,7 @@ class Trace:
     `sample_stats`, chain by draw, where the sampler has them: the kinetic temperature rᵀ∂H/∂r / d and the
     thermostat xi; what `fk.samplers.Info` has of a step with a correction. `state`: the last state of every
     chain. `stopped`: why the run ended early, else None. `losses`: the chains that diverged and were stopped
-    while the others went on, with the reason; draws, moments and statistics are those of the others,
-    `chains`.
+    while the others went on, with the reason; draws, moments and statistics are of the others, `chains`.
     """
 
     draws: PyTree[np.ndarray] | None

@@ -22,14 +22,15 @@ from fokker._core.one_kernel import NoKernel, one_kernel
 from fokker._core.packing import pack, unpack
 from fokker._core.precision import in_this_precision, is_double
 from fokker._core.random import fold_in_step
-from fokker._core.state import choose, dimension, ravel, unravel
-from fokker.run.block import Block, Chains, Choose
+from fokker._core.rounding import raised
+from fokker._core.state import choose, dimension, ravel, shapes_of_first, unravel
+from fokker.run.block import Block, Chains, Choose, position_of
 from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
 from fokker.run.start import Started
 from fokker.run.step_plan import BATCHES
 from fokker.run.step_search import StepSearch
-from fokker.samplers.contract import TrajectorySampler, chunk_length
+from fokker.samplers.contract import Sampler, TrajectorySampler, all_finite, chunk_length
 from fokker.targets.constrained import constrained
 from fokker.targets.target import Target
 
@@ -211,18 +212,17 @@ class Trajectories:
 
     def __init__(self, started: Started, is_cpu: bool, choose: Choose) -> None:
         plan, self._sampler = started.ready.plan, started.ready.placed
-        positions = started.states.position
+        like = jax.eval_shape(self._sampler.position, shapes_of_first(started.states))
         self.devices, self._choose = plan.devices, choose
         # As in warm-up, so that both share one program.
-        length = chunk_length(dimension(positions))
+        length = chunk_length(plan.steps.chains * dimension(like))
         self.rows, self.most = max(2, length) + 1, min(plan.steps.chunk, length)
-        # A copy: the memory of the states is reused.
-        self._like = jax.tree.map(lambda x: np.array(x[0]), positions)
+        self._like = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), like)
         self._keys = self.devices.by_chain(plan.keys[:, 2])
         self._search: StepSearch | None = None
-        if self._sampler.learns:
-            dtype = jnp.result_type(*jax.tree.leaves(positions))
-            size: Any = self._sampler.step_size  # type: ignore[attr-defined]
+        size: Any = self._sampler.own_step_size
+        if self._sampler.learns and not callable(size) and not jnp.ndim(size):
+            dtype = jnp.result_type(*jax.tree.leaves(like))
             step_sizes = jnp.broadcast_to(size, (plan.steps.chains,)).astype(dtype)
             self._search = self.devices.by_chain(StepSearch.around(step_sizes))
         self._shared: Any = self.devices.share(self._sampler, None)[0]
@@ -245,9 +245,9 @@ class Trajectories:
         positions = out.pop("position")
         if after.moments is None:
             out["position"] = _constrained(self._sampler.known_target, self._like, positions)
-        out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
-        sound: Any = (True, True)  # what is not finite is never accepted
-        return chains._replace(states=after.state, moments=after.moments), Block(piece, sound, out)
+        finite, out["sound"] = self.devices.gathered(_finite(after.state)), _finite_rows(positions)
+        chains = chains._replace(states=after.state, moments=after.moments)
+        return chains, Block(piece, (finite, chains.sound), out)
 
     def close(self) -> None:
         """Nothing is begun for the next block."""
@@ -255,7 +255,23 @@ class Trajectories:
 
 @eqx.filter_jit
 def _constrained(target: Target | None, like: PyTree[Any], vectors: Array) -> PyTree[Array]:
-    return jax.vmap(jax.vmap(lambda x: constrained(target, unravel(x, like))))(vectors)
+    return jax.vmap(jax.vmap(lambda x: constrained(target, raised(unravel(x, like)))))(vectors)
+
+
+@jax.jit
+def _finite(states: PyTree[Array]) -> Array:
+    """Whether the chains have left the finite numbers, from which none returns."""
+    return jax.vmap(all_finite)(states)
+
+
+@jax.jit
+def _finite_rows(positions: Array) -> Array:
+    return jnp.all(jnp.isfinite(positions), axis=-1)
+
+
+def known_gradient(sampler: Sampler, states: PyTree[Array]) -> Any:
+    """∇U where the chains are, in the coordinates of their steps; None where the states do not hold it."""
+    return states.memory.point.gradient if sampler.holds_potential else None
 
 
 def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, dict[str, Any]]:
@@ -265,8 +281,6 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
     over_chains: Any = (lambda function: function) if alone else jax.vmap
     one_state, one_search = (states, search) if alone else jax.tree.map(lambda x: x[0], (states, search))
     like_draws = jax.eval_shape(sampler.draw, keys if alone else keys[0], one_state)
-    like_stats = jax.eval_shape(lambda draws: sampler.advance(draws, one_state)[1].stats, like_draws)
-    dtype = jnp.result_type(*jax.tree.leaves(one_state.position))
 
     def draw(state: PyTree[Array], key: Array, number: Count) -> Any:
         return sampler.draw(fold_in_step(key, number, BATCHES), state)
@@ -282,22 +296,24 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
         place = jnp.minimum(chain.taken, capacity - 1)
         return unpack(tuple(x[place] for x in noise), like_draws)
 
-    def stepping(search: StepSearch | None) -> Any:
+    def stepping(chain: Chain) -> TrajectorySampler:
+        """The sampler with the step size of the present step."""
+        search = chain.search
         if search is None:
-            return sampler
+            return sampler.at_step(first + chain.taken.astype(jnp.uint32))
         log_step = jnp.where(learns, search.log_step, search.log_average)
         return sampler.with_step_size(jnp.exp(log_step))
 
     def start(is_over: Array, packed: PyTree[Array], chain: Chain, noise: PyTree[Array]) -> Any:
         """The next trajectory of a chain, where the last one is over."""
-        new = pack(stepping(chain.search).start(draws_at(chain, noise), chain.state))
+        new = pack(stepping(chain).start(draws_at(chain, noise), chain.state))
         return new if alone else choose(is_over, new, packed)
 
     def move(packed: PyTree[Array], chain: Chain) -> Any:
-        return pack(stepping(chain.search).move(unpack(packed, like_trajectory), chain.state))
+        return pack(stepping(chain).move(unpack(packed, like_trajectory), chain.state))
 
     def finish(packed: PyTree[Array], chain: Chain) -> Any:
-        return pack(stepping(chain.search).finish(unpack(packed, like_trajectory), chain.state))
+        return pack(stepping(chain).finish(unpack(packed, like_trajectory), chain.state))
 
     def some_over(packed: PyTree[Array], chains: Chain) -> Any:
         """Moves of all chains, until the trajectory of one is over."""
@@ -314,31 +330,35 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
         """Where a trajectory is over its chain has taken a step."""
         # A chain that has taken all its steps keeps moving while the others finish.
         ended = is_over & (chain.taken < steps)
-        new, info = stepping(chain.search).end(unpack(packed, like_trajectory), chain.state)
-        search, taken = chain.search, chain.taken + ended
-        if search is not None:
-            updated = search.updated(info.acceptance_rate, sampler.target_accept)
-            tried = search.tried(info.acceptance_rate, *(ravel(x.position) for x in (chain.state, new)))
+        new, info = stepping(chain).end(unpack(packed, like_trajectory), chain.state)
+        search, taken, rate = chain.search, chain.taken + ended, info.acceptance_rate
+        if search is not None and rate is not None:
+            updated = search.updated(rate, sampler.target_accept)
+            tried = search.tried(rate, *(ravel(sampler.position(x)) for x in (chain.state, new)))
             search = choose(ended & learns, updated, choose(ended & tries, tried, search))
             taken = jnp.where(tries & search.has_crossed, steps, taken)
         state = choose(ended & ~tries, new, chain.state)
         moments = chain.moments
         if moments is not None:
-            counts = ended & keeps & ((chain.taken + 1) % thin == 0)
-            moments = choose(counts, moments.add(constrained(sampler.target, state.position)), moments)
+            position = position_of(sampler, state)
+            counts = ended & keeps & ((chain.taken + 1) % thin == 0) & all_finite(position)
+            moments = choose(counts, moments.add(position), moments)
         row = jnp.minimum(chain.taken // thin, capacity - 1)
-        # One array for all statistics: in a loop each array that changes costs a kernel.
-        stats = jnp.stack([info.stats[name].astype(dtype) for name in like_stats])
-        rows = (ravel(state.position), stats, *gradient_of(state))
+        rows = rows_of(Chain(state, search, moments, chain.taken), info.stats)
         # A row is written again until its draw is complete.
         write = jax.lax.dynamic_update_index_in_dim
         out = jax.tree.map(lambda o, x: write(o, jnp.where(ended, x, o[row]), row, 0), out, rows)
         return Chain(state, search, moments, taken), out
 
-    def gradient_of(state: PyTree[Array]) -> tuple[Array, ...]:
-        """∇U in the coordinates of the mass matrix, where warm-up learns by it."""
-        known = None if search is None else state.memory.point.gradient
-        return () if known is None else (ravel(known),)
+    def rows_of(chain: Chain, stats: dict[str, Array]) -> dict[str, Any]:
+        """What is recorded of a draw: theta as a vector, and where warm-up learns by it ∇U."""
+        x = ravel(sampler.position(chain.state))
+        rows = {"position": x, "record": stepping(chain).record(chain.state)}
+        if stats:
+            # One array for all statistics: in a loop each array that changes costs a kernel.
+            rows["stats"] = jnp.stack([stats[name].astype(x.dtype) for name in like_stats])
+        gradient = None if search is None else known_gradient(sampler, chain.state)
+        return rows if gradient is None else rows | {"gradient": ravel(gradient)}
 
     def body(carry: Any) -> Any:
         # A trajectory starts in this place alone: what is drawn does not depend on where blocks begin.
@@ -350,13 +370,15 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
 
     noise = over_chains(noise_of)(states, keys)
     chains = Chain(states, search, moments, jnp.zeros(keys.shape, jnp.int32))
-    like_trajectory = jax.eval_shape(stepping(one_search).start, like_draws, one_state)
+    one = Chain(one_state, one_search, None, jnp.zeros((), jnp.int32))
+    like_trajectory = jax.eval_shape(lambda draws: stepping(one).start(draws, one_state), like_draws)
+    like_stats = jax.eval_shape(lambda path: stepping(one).end(path, one_state)[1].stats, like_trajectory)
     like_packed = jax.eval_shape(pack, like_trajectory)
     nothing = tuple(jnp.zeros((*keys.shape, *x.shape), x.dtype) for x in like_packed)
-    widths = (dimension(one_state.position), len(like_stats), *(x.size for x in gradient_of(one_state)))
-    blank = tuple(jnp.zeros((*keys.shape, capacity, width), dtype) for width in widths)
+    like_rows = jax.eval_shape(lambda stats: rows_of(one, stats), like_stats)
+    blank = jax.tree.map(lambda x: jnp.zeros((*keys.shape, capacity, *x.shape), x.dtype), like_rows)
     carry = (jnp.ones(keys.shape, bool), nothing, chains, blank)
     *_, chains, out = jax.lax.while_loop(lambda c: jnp.any(c[2].taken < steps), body, carry)
-    positions, stats, *gradients = out
+    record, stats = out.pop("record"), out.pop("stats", None)
     named = {name: stats[..., i].astype(like.dtype) for i, (name, like) in enumerate(like_stats.items())}
-    return chains, {"position": positions, **named, **({"gradient": gradients[0]} if gradients else {})}
+    return chains, {**record, **named, **out}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -16,9 +16,15 @@ from fokker._core.state import dimension, ravel
 from fokker.run.mesh import Devices
 from fokker.run.positions import check_chains
 from fokker.run.step_search import StepSearch
-from fokker.run.trajectories import Steps, run_trajectories
-from fokker.samplers.contract import SamplerState, Warmed, chunk_length, start_chains
-from fokker.samplers.corrected import Corrected
+from fokker.run.trajectories import Steps, known_gradient, run_trajectories
+from fokker.samplers.contract import (
+    SamplerState,
+    Stages,
+    TrajectorySampler,
+    Warmed,
+    chunk_length,
+    start_chains,
+)
 from fokker.samplers.mass_matrix import MassMatrix, by_gradients, diagonal, estimate, identity, spread
 
 # A share of the steps to reach the mass of the target, one for the last step size, and between them windows
@@ -80,27 +86,29 @@ class _Chains:
 
     def __init__(
         self,
-        sampler: Corrected,
+        sampler: TrajectorySampler,
         positions: PyTree[Array],
         keys: Key[Array, " chains"],
         capacity: int,
         devices: Devices,
-        stage: Callable[..., Any],
+        stage: Stages,
     ) -> None:
         x = jax.eval_shape(lambda: ravel(jax.tree.map(lambda x: x[0], positions)))
-        self.kind = sampler.mass_matrix if isinstance(sampler.mass_matrix, str) else None
+        kind = getattr(sampler, "mass_matrix", None)
+        self.kind = kind if isinstance(kind, str) else None
         if self.kind is not None:
-            sampler = dataclasses.replace(sampler, mass_matrix=identity(self.kind, x.size, x.dtype))
+            sampler = _with_mass_matrix(sampler, identity(self.kind, x.size, x.dtype))
         # A placeholder: with "auto" in its place sampling would need another compilation.
         self.sampler = sampler.with_step_size(jnp.asarray(np.ones((), x.dtype)))
         self.keys, self.capacity, self.taken = keys, capacity, 0
         self.devices, self.stage = devices, stage
         self.states: SamplerState = start_chains(self.sampler, positions, keys)
-        check_chains(self.states, self.sampler.own_target)
+        if self.sampler.holds_potential:
+            check_chains(self.states, self.sampler.own_target)
         self.step_sizes = jnp.asarray(np.ones(keys.shape[0], x.dtype))
         # Of each coordinate, what the scale was last learned from.
         self.deviations = np.ones(x.size)
-        if self.learns_scale and (gradient := self.states.memory.point.gradient) is not None:
+        if self.learns_scale and (gradient := known_gradient(self.sampler, self.states)) is not None:
             # Steep directions take short steps; a slope below 1 says nothing of how far a flat one extends.
             steepness = np.mean(np.abs(np.asarray(gradient, float)), axis=0)
             self.scale_early(1 / np.sqrt(np.maximum(steepness, 1)))
@@ -110,7 +118,9 @@ class _Chains:
         """Whether the mass matrix is learned."""
         return self.kind not in (None, "identity")
 
-    def advance(self, sampler: Corrected, states: SamplerState, steps: Steps, search: StepSearch) -> Any:
+    def advance(
+        self, sampler: TrajectorySampler, states: SamplerState, steps: Steps, search: StepSearch
+    ) -> Any:
         """At most `capacity` steps: the chains, and what was recorded."""
         devices = self.devices
         chains, out = devices.gathered(
@@ -125,6 +135,11 @@ class _Chains:
                 devices.mesh,
             )
         )
+        if "acceptance_rate" not in out:
+            raise TypeError(
+                f"warm-up learns by acceptance: Info of {sampler.name} needs an acceptance_rate; or leave "
+                "out learns = True, and fk.tune finds its step size."
+            )
         # Cut by NumPy: JAX would compile a program for every length.
         return chains, {name: np.asarray(x)[:, : int(steps.number)] for name, x in out.items()}
 
@@ -228,7 +243,7 @@ class _Chains:
 
     def scale(self, mass_matrix: MassMatrix) -> None:
         """Continue with a mass matrix."""
-        self.sampler = dataclasses.replace(self.sampler, mass_matrix=mass_matrix)
+        self.sampler = _with_mass_matrix(self.sampler, mass_matrix)
         self.states = start_chains(self.sampler, self.states.position, self.keys)
 
     def scale_early(self, deviations: np.ndarray) -> None:
@@ -237,13 +252,17 @@ class _Chains:
         self.scale(diagonal(str(self.kind), deviations, self.step_sizes.dtype))
 
 
+def _with_mass_matrix(sampler: TrajectorySampler, mass_matrix: MassMatrix) -> TrajectorySampler:
+    return dataclasses.replace(sampler, mass_matrix=mass_matrix)  # type: ignore[call-arg]
+
+
 def warmed_up(
-    sampler: Corrected,
+    sampler: TrajectorySampler,
     devices: Devices,
     positions: PyTree[Array],
     keys: Key[Array, " chains"],
     steps: int,
-    stage: Callable[..., Any],
+    stage: Stages,
 ) -> Warmed:
     """Run windows of steps; after each, all chains continue with what they have learned together.
 
@@ -290,9 +309,10 @@ def _drifts(before: np.ndarray | None, now: np.ndarray, positions: PyTree[Array]
 
 def _zero_gradients(chains: _Chains) -> list[str]:
     """Warn about coordinates on which the density depends only by jumps, or not at all."""
-    if chains.states.memory.point.gradient is None:
+    gradients = known_gradient(chains.sampler, chains.states)
+    if gradients is None:
         return []
-    gradients = np.asarray(chains.states.memory.point.gradient)
+    gradients = np.asarray(gradients)
     mixed = chains.kind in ("dense", "low-rank")  # gradients along directions, not coordinates
     if not (np.all(gradients == 0) if mixed else np.any(np.all(gradients == 0, axis=0))):
         return []

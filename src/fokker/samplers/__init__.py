@@ -11,7 +11,7 @@ from typing import Any
 
 from fokker._core.state import nearest
 from fokker.samplers._named import naming_arguments
-from fokker.samplers.contract import Followed, Info, Sampler, SamplerState
+from fokker.samplers.contract import Followed, Info, Sampler, SamplerState, TrajectorySampler
 from fokker.samplers.gibbs import gibbs, gibbs_normal
 from fokker.samplers.hmc import ghmc, hmc
 from fokker.samplers.mala import mala
@@ -36,6 +36,7 @@ __all__ = [
     "Recipe",
     "Sampler",
     "SamplerState",
+    "TrajectorySampler",
     "ghmc",
     "gibbs",
     "gibbs_normal",

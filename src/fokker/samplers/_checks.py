@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import numpy as np
@@ -14,10 +14,12 @@ from fokker._core.types import Number
 from fokker.dynamics._checks import check_temperature, validate_state
 from fokker.gradients import Estimator
 from fokker.integrators import Point
-from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target, TargetWithData, check_is_target
 
-AnySampler = TypeVar("AnySampler", bound=Sampler)
+if TYPE_CHECKING:
+    from fokker.samplers.contract import Sampler
+
+AnySampler = TypeVar("AnySampler", bound="Sampler")
 
 
 def check_target(target: Target, temperature: Number, gradient: object, by_datum: bool = False) -> Target:
@@ -57,7 +59,7 @@ def placed(sampler: AnySampler, target: Target, temperature: Number, gradient: o
     return dataclasses.replace(sampler, target=target, temperature=as_arrays(temperature))  # type: ignore[call-arg]
 
 
-def check_position(sampler: Sampler, position: PyTree[Any], what: str = "theta") -> PyTree[Array]:
+def check_position(sampler: "Sampler", position: PyTree[Any], what: str = "theta") -> PyTree[Array]:
     """Theta as arrays; raise unless it holds finite numbers of single or double precision."""
     for path, leaf in jax.tree.leaves_with_path(position):
         if is_half(leaf):
@@ -71,7 +73,7 @@ def check_position(sampler: Sampler, position: PyTree[Any], what: str = "theta")
     return as_arrays(position)
 
 
-def no_batch(sampler: Sampler, batch: PyTree[Array]) -> None:
+def no_batch(sampler: "Sampler", batch: PyTree[Array]) -> None:
     """Raise where there is a batch."""
     if batch is not None:
         raise ValueError(

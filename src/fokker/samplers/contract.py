@@ -6,7 +6,6 @@ method or property of `Sampler`. Each has a default that is safe for a sampler t
 
 import abc
 import dataclasses
-from collections.abc import Callable
 from typing import Any, Self
 
 import equinox as eqx
@@ -20,6 +19,7 @@ from fokker._core.parts import sharded
 from fokker._core.types import Arrays, Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.gradients import Estimator
+from fokker.samplers._checks import no_batch
 from fokker.samplers._time_scale import curvature_time, drift_time
 from fokker.samplers.records import (
     Claims,
@@ -28,10 +28,12 @@ from fokker.samplers.records import (
     Info,
     Memory,
     SamplerState,
+    Stages,
     Warmed,
+    computed,
     theta_of,
 )
-from fokker.samplers.schedules import StepSize, check_step_size
+from fokker.samplers.schedules import StepSize, check_step_size, step_size_at
 from fokker.targets.target import Target
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "Memory",
     "Sampler",
     "SamplerState",
+    "Stages",
     "TrajectorySampler",
     "Warmed",
     "all_finite",
@@ -50,11 +53,6 @@ __all__ = [
     "start_chains",
     "theta_of",
 ]
-
-
-def computed(taken: int, like: PyTree[Array], compute: Callable[[], Any]) -> Any:
-    """A stage of warm-up that is not noted down."""
-    return compute()
 
 
 class Sampler(Module):
@@ -122,14 +120,17 @@ class Sampler(Module):
         positions: PyTree[Array],
         keys: Key[Array, " chains"],
         steps: int,
-        stage: Callable[..., Any] = computed,
+        stage: Stages = computed,
     ) -> Warmed:
         """The sampler with its settings learned by `steps` steps of all chains, for samplers that learn.
 
         Its stages are `stage(taken, like, compute)`: after `taken` steps, the result of `compute()`, which is
         a tree like `like` and a dictionary of arrays. One that is known from before is not computed again.
         """
-        raise TypeError("this sampler learns nothing in warm-up: find its settings with fk.tune.")
+        raise TypeError(
+            f"{self.name} learns nothing in warm-up: define warm_up, or leave out learns = True, and fk.tune "
+            "finds its step size."
+        )
 
     # Its settings, by the fields that it has ----------------------------------------------------------------
 
@@ -305,9 +306,13 @@ class TrajectorySampler(Sampler):
     """A sampler whose step may be a trajectory of any number of moves.
 
     `advance` is: `start`, `move` until `is_done`, `end`. Where `has_trajectories`, no chain of a run waits
-    for another's trajectory to end. Warm-up learns its `step_size` for a mean acceptance of `target_accept`,
-    and its `mass_matrix`.
+    for another's trajectory to end, and its steps see the whole target. With `learns`, warm-up sets the
+    `step_size` for a mean `acceptance_rate` of `target_accept`; and the `mass_matrix`, where that is the name
+    of a kind.
     """
+
+    # The mean acceptance rate for which warm-up sets the step size.
+    target_accept = 0.8
 
     @property
     def has_trajectories(self) -> bool:  # type: ignore[override]
@@ -333,6 +338,41 @@ class TrajectorySampler(Sampler):
     @abc.abstractmethod
     def end(self, trajectory: PyTree[Array], state: PyTree[Array]) -> tuple[Any, Info]:
         """The state that was chosen from the trajectory."""
+
+    def advance(
+        self, draws: Arrays, state: Arrays, batch: Arrays = None, number: Count | None = None
+    ) -> tuple[Any, Info]:
+        """One step with the randomness given: a whole trajectory."""
+        no_batch(self, batch)
+        sampler = self.at_step(state.step if number is None else number)
+        return sampler.end(sampler.finish(sampler.start(draws, state), state), state)
+
+    def at_step(self, number: Count | Number) -> Self:
+        """The same with the step size of step `number`, where it has a schedule."""
+        size = self.own_step_size
+        return self.with_step_size(step_size_at(size, number)) if callable(size) else self
+
+    def with_one_move(self) -> "TrajectorySampler":
+        """The same with trajectories of a single move, by whose acceptance the first step size is found.
+
+        By default its own trajectories.
+        """
+        return self
+
+    @property
+    def error_order(self) -> float:
+        """The power of the step size with which the spread of log acceptance ratios grows."""
+        return 2.0
+
+    def warm_up(
+        self,
+        positions: PyTree[Array],
+        keys: Key[Array, " chains"],
+        steps: int,
+        stage: Stages = computed,
+    ) -> Warmed:
+        """By the acceptance of its trajectories."""
+        return stage.by_acceptance(self, positions, keys, steps)
 
 
 # Steps whose randomness is drawn at once: enough to amortise drawing, little enough to fit the cache.

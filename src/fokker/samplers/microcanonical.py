@@ -1,8 +1,7 @@
 """Microcanonical Langevin and Hamiltonian Monte Carlo, as they are and with a Metropolis correction."""
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,6 +29,7 @@ from fokker.samplers.contract import (
     Memory,
     Sampler,
     SamplerState,
+    Stages,
     Warmed,
     all_finite,
     computed,
@@ -234,7 +234,7 @@ class Microcanonical(Composed):
         positions: PyTree[Array],
         keys: Key[Array, " chains"],
         steps: int,
-        stage: Callable[..., Any] = computed,
+        stage: Stages = computed,
     ) -> Warmed:
         """Step size, L and scale from `steps` steps of all chains; and where the chains then are."""
         return Warmed(*warm_up(self, positions, keys, steps, stage))

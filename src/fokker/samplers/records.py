@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import Count, no_steps
 from fokker._core.state import State
@@ -11,7 +11,7 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.integrators import Point
 
 if TYPE_CHECKING:
-    from fokker.samplers.contract import Sampler
+    from fokker.samplers.contract import Sampler, TrajectorySampler
 
 
 class Memory(NamedTuple):
@@ -86,6 +86,23 @@ class Warmed(NamedTuple):
     sampler: "Sampler"
     positions: PyTree[Array]
     notes: tuple[str, ...] = ()
+
+
+class Stages:
+    """The stages of a warm-up, none of which is noted down."""
+
+    def __call__(self, taken: int, like: PyTree[Array], compute: Callable[[], Any]) -> Any:
+        """The result of the stage that ends after `taken` steps: that of `compute()`."""
+        return compute()
+
+    def by_acceptance(
+        self, sampler: "TrajectorySampler", positions: PyTree[Array], keys: Key[Array, " chains"], steps: int
+    ) -> Warmed:
+        """The warm-up of trajectories, of which the driver takes the steps."""
+        raise ValueError(f"{sampler.name} learns its settings in fk.sample: give it a step size here.")
+
+
+computed = Stages()
 
 
 class Followed(NamedTuple):
