@@ -864,6 +864,7 @@ var connection = byId("connection");
 var content = byId("content");
 var stop = byId("stop");
 var serial = "";
+var problem = "";
 var theme;
 themed(
   byId("theme"),
@@ -880,28 +881,39 @@ function show(html) {
   window.scrollTo({ top: place });
   if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
 }
-async function ask() {
+async function fetched(address) {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(String(response.status));
+  return await response.json();
+}
+async function follow(ask) {
+  await ask().catch(() => void 0);
+  window.setTimeout(() => void follow(ask), document.hidden ? 5 * WAIT : WAIT);
+}
+async function askState() {
   try {
-    const response = await fetch(`run.json?known=${encodeURIComponent(serial)}`);
-    if (!response.ok) throw new Error(String(response.status));
-    const answer = await response.json();
-    byId("title").textContent = answer.title;
-    connection.textContent = [answer.text, answer.problem].filter(Boolean).join("; ");
+    const state = await fetched("state.json");
+    byId("title").textContent = state.title;
+    connection.textContent = [state.text, problem].filter(Boolean).join("; ");
     connection.classList.remove("problem");
-    stop.hidden = !answer.canStop;
-    if (answer.html !== void 0) show(answer.html);
-    serial = answer.serial;
-    document.body.dataset.serial = serial;
+    stop.hidden = !state.canStop;
   } catch {
     connection.textContent = "the connection is lost; trying again. Is `fokker studio` still running?";
     connection.classList.add("problem");
     stop.hidden = true;
   }
-  window.setTimeout(() => void ask(), document.hidden ? 5 * WAIT : WAIT);
+}
+async function askContent() {
+  const answer = await fetched(`run.json?known=${encodeURIComponent(serial)}`);
+  problem = answer.problem;
+  if (answer.html !== void 0) show(answer.html);
+  serial = answer.serial;
+  document.body.dataset.serial = serial;
 }
 stop.addEventListener("click", () => {
   if (!window.confirm("End the run early? Everything up to now is kept, and it can go on later.")) return;
   stop.hidden = true;
   void fetch("stop", { method: "POST" }).then((response) => response.json()).then(({ message }) => connection.textContent = message);
 });
-void ask();
+void follow(askState);
+void follow(askContent);
