@@ -28,6 +28,12 @@ export function logTicks(low: number, high: number): number[] {
   return result.length > 1 ? result : ticks(10 ** low, 10 ** high);
 }
 
+/** The lowest and the highest round number within a range; of logarithms where it is logarithmic. */
+export function ends(low: number, high: number, isLog: boolean): number[] {
+  const all = isLog ? logTicks(low, high) : ticks(low, high);
+  return all.length < 2 ? all : [all[0]!, all.at(-1)!];
+}
+
 /** A number on an axis: short, and the same for the same value. */
 export function tickText(value: number): string {
   const size = Math.abs(value);

@@ -63,7 +63,7 @@ async function askState(): Promise<void> {
     connection.classList.remove("problem");
     stop.hidden = !state.canStop;
   } catch {
-    connection.textContent = "the connection is lost; trying again. Is `fokker studio` still running?";
+    connection.textContent = "the connection is lost; reconnecting. Is `fokker studio` still running?";
     connection.classList.add("problem");
     stop.hidden = true;
   }
@@ -79,7 +79,7 @@ async function askContent(): Promise<void> {
 }
 
 stop.addEventListener("click", () => {
-  if (!window.confirm("End the run early? Everything up to now is kept, and it can go on later.")) return;
+  if (!window.confirm("Stop the run now? All draws so far are kept, and the run can be continued later.")) return;
   stop.hidden = true;
   void fetch("stop", { method: "POST" })
     .then((response) => response.json() as Promise<{ message: string }>)

@@ -669,8 +669,8 @@ var ParameterViews = class {
       return { kind: "stairs", x, y: part.map((count) => count * rankBins / total) };
     });
     const rule = { kind: "rule", along: "y", at: 1, colour: "truth", dashed: true, name: "chains that agree" };
-    const text = "How the draws of each chain rank among all: level where the chains agree, sloped or hollow where one is apart.";
-    return { title: `Ranks of ${names[k]}`, text, x: { label: "rank among all draws, as a share" }, y: { label: "share, 1 is even" }, marks: [...marks, rule] };
+    const text = "How the draws of each chain rank among all: flat where the chains agree, sloped or U-shaped where a chain differs from the others.";
+    return { title: `Ranks of ${names[k]}`, text, x: { label: "rank among all draws, from 0 to 1" }, y: { label: "density, 1 is uniform" }, marks: [...marks, rule] };
   }
   autocorrelation(k) {
     const { names, lags, draws } = this.of;
@@ -685,7 +685,7 @@ var ParameterViews = class {
     const shown = last < 0 ? lags.length : last + 1;
     const marks = all.map((mark) => ({ ...mark, x: lags.slice(0, shown), y: Array.from(mark.y).slice(0, shown) }));
     const rule = { kind: "rule", along: "y", at: 0, colour: "truth", dashed: true };
-    return { title: `Autocorrelation of ${names[k]}`, text: "Correlation of draws with those so many draws before: the sooner it is zero, the more each draw is worth.", x: { label: "lag, in draws" }, y: { label: "" }, marks: [...marks, rule] };
+    return { title: `Autocorrelation of ${names[k]}`, text: "Correlation between draws that are this many draws apart: the sooner it falls to zero, the more effective draws there are.", x: { label: "lag, in draws" }, y: { label: "" }, marks: [...marks, rule] };
   }
   growth(k) {
     const { names, lengths, grown, allChains } = this.of;
@@ -898,7 +898,7 @@ async function askState() {
     connection.classList.remove("problem");
     stop.hidden = !state.canStop;
   } catch {
-    connection.textContent = "the connection is lost; trying again. Is `fokker studio` still running?";
+    connection.textContent = "the connection is lost; reconnecting. Is `fokker studio` still running?";
     connection.classList.add("problem");
     stop.hidden = true;
   }
@@ -911,7 +911,7 @@ async function askContent() {
   document.body.dataset.serial = serial;
 }
 stop.addEventListener("click", () => {
-  if (!window.confirm("End the run early? Everything up to now is kept, and it can go on later.")) return;
+  if (!window.confirm("Stop the run now? All draws so far are kept, and the run can be continued later.")) return;
   stop.hidden = true;
   void fetch("stop", { method: "POST" }).then((response) => response.json()).then(({ message }) => connection.textContent = message);
 });
