@@ -34,9 +34,9 @@ export function ends(low: number, high: number, isLog: boolean): number[] {
   return all.length < 2 ? all : [all[0]!, all.at(-1)!];
 }
 
-/** A number on an axis: short, and the same for the same value. */
-export function tickText(value: number): string {
-  const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e5 || size < 1e-3)) return value.toExponential().replace("e+", "e");
-  return size >= 1000 ? value.toLocaleString("en") : String(value);
+/** A number on an axis, written as all numbers of it are: short, and the same for the same value. */
+export function tickText(value: number, all: readonly number[] = [value]): string {
+  const most = Math.max(...all.map(Math.abs));
+  if (value !== 0 && (most >= 1e5 || most < 1e-3)) return Number(value.toPrecision(6)).toExponential().replace("e+", "e");
+  return Math.abs(value) >= 1000 ? value.toLocaleString("en") : String(value);
 }

@@ -25,7 +25,7 @@ function menu(options, chosen3, change) {
 function rounded(value, step) {
   const decimals = -Math.floor(Math.log10(step));
   if (!Number.isFinite(value) || !Number.isFinite(decimals) || Math.abs(value) >= 1e6) return short(value);
-  if (decimals <= 7) return value.toFixed(Math.max(0, decimals));
+  if (decimals <= 7) return value.toFixed(Math.max(0, decimals)).replace(/^-(?=[0.]*$)/, "");
   const digits = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value))) + decimals;
   return value.toExponential(Math.min(15, Math.max(0, digits)));
 }
@@ -79,10 +79,10 @@ function logTicks(low, high) {
   }
   return result.length > 1 ? result : ticks(10 ** low, 10 ** high);
 }
-function tickText(value) {
-  const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e5 || size < 1e-3)) return value.toExponential().replace("e+", "e");
-  return size >= 1e3 ? value.toLocaleString("en") : String(value);
+function tickText(value, all = [value]) {
+  const most = Math.max(...all.map(Math.abs));
+  if (value !== 0 && (most >= 1e5 || most < 1e-3)) return Number(value.toPrecision(6)).toExponential().replace("e+", "e");
+  return Math.abs(value) >= 1e3 ? value.toLocaleString("en") : String(value);
 }
 
 // src/colours.ts
@@ -153,12 +153,10 @@ var DRAW = {
   points: (context, mark, scales) => {
     const { x, y, size, text } = mark;
     const number = y?.length ?? 0;
-    const plain = number > 2e3 ? 1.1 : number > 300 ? 1.6 : 2.6;
     for (let k = 0; k < number; k++) {
       const [px, py] = [scales.x(x?.[k] ?? k), scales.y(y[k])];
-      const radius = size === void 0 ? mark.width ?? plain : Math.sqrt(size[k] ?? 0) * 0.06 * Math.min(scales.width, scales.height) + 2;
       context.beginPath();
-      context.arc(px, py, radius, 0, 2 * Math.PI);
+      context.arc(px, py, radiusOf(mark, k, scales), 0, 2 * Math.PI);
       context.fill();
       if (size !== void 0) {
         context.globalAlpha = 1;
@@ -217,22 +215,33 @@ var DRAW = {
     context.stroke();
   }
 };
-function drawTexts(context, { x, y, size, text }, scales) {
+function drawTexts(context, mark, scales) {
+  const { x, y, size, text } = mark;
   const order = [...(text ?? []).keys()].sort((a, b) => (size?.[b] ?? 0) - (size?.[a] ?? 0));
+  const circles = order.map((k) => [scales.x(x?.[k] ?? k), scales.y(y[k]), radiusOf(mark, k, scales)]);
   const taken = [];
+  const [right, bottom] = [scales.left + scales.width, scales.top + scales.height];
   context.globalAlpha = 1;
   context.fillStyle = colour("text");
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
-  for (const k of order) {
+  order.forEach((k, number) => {
     const words2 = text[k];
-    const [px, py] = [scales.x(x?.[k] ?? k) + 5, scales.y(y[k])];
     const wide = context.measureText(words2).width;
-    const isOutside = px < scales.left || px > scales.left + scales.width || py < scales.top || py > scales.top + scales.height;
-    if (isOutside || taken.some(([a, b, w]) => Math.abs(py - b) < 12 && px < a + w + 4 && a < px + wide + 4)) continue;
-    taken.push([px, py, wide]);
-    context.fillText(words2, px, py);
-  }
+    const [px, py, radius] = circles[number];
+    const away = radius + 4;
+    const places = [[px + away, py], [px - away - wide, py], [px - wide / 2, py - away - 5], [px - wide / 2, py + away + 5]];
+    const isFree = ([a, b]) => a >= scales.left && a + wide <= right && b >= scales.top + 5 && b <= bottom - 5 && !taken.some(([c, d, w]) => Math.abs(b - d) < 12 && a < c + w + 4 && c < a + wide + 4) && !circles.some(([cx, cy, r]) => Math.hypot(cx - Math.max(a, Math.min(cx, a + wide)), cy - Math.max(b - 5, Math.min(cy, b + 5))) < r);
+    const place = places.find(isFree);
+    if (place === void 0) return;
+    taken.push([...place, wide]);
+    context.fillText(words2, ...place);
+  });
+}
+function radiusOf({ size, width, y }, k, scales) {
+  const number = y?.length ?? 0;
+  const plain = number > 2e3 ? 1.1 : number > 300 ? 1.6 : 2.6;
+  return size === void 0 ? width ?? plain : Math.sqrt(size[k] ?? 0) * 0.06 * Math.min(scales.width, scales.height) + 2;
 }
 
 // src/report/numbers.ts
@@ -338,7 +347,7 @@ var FigureView = class {
     const widest = Math.max(0, ...names.map((name) => context.measureText(name).width));
     const bottom = figure.isMap ? 4 : figure.x.label === "" ? ROOM.bottom - LINE : ROOM.bottom;
     const tall = height - ROOM.top - bottom;
-    const numbers = Math.max(0, ...yTicks(figure, this.box, tall).map((value) => context.measureText(tickText(value)).width));
+    const numbers = Math.max(0, ...yTicks(figure, this.box, tall).map((value, _, all) => context.measureText(tickText(value, all)).width));
     const beside = Math.max(ROOM.left, numbers + 7 + (figure.y.label === "" ? 0 : LINE + 2));
     const left = figure.isMap ? 4 : names.length > 0 ? Math.min(0.45 * width, widest + 10) : beside;
     const inner = { left, top: ROOM.top, width: width - left - ROOM.right, height: tall };
@@ -485,8 +494,9 @@ function drawAxes(context, figure, box, scales) {
   context.lineWidth = 1;
   context.textAlign = "center";
   context.textBaseline = "top";
-  for (const value of figure.x.log ? logTicks(box[0], box[1]) : ticks(box[0], box[1], few)) {
-    const text = tickText(value);
+  const xTicks = figure.x.log ? logTicks(box[0], box[1]) : ticks(box[0], box[1], few);
+  for (const value of xTicks) {
+    const text = tickText(value, xTicks);
     const most = left + width + ROOM.right - context.measureText(text).width / 2;
     context.fillText(text, Math.min(scales.x(value), most), top + height + 4);
     context.globalAlpha = 0.5;
@@ -504,8 +514,9 @@ function drawAxes(context, figure, box, scales) {
     });
     return;
   }
-  for (const value of yTicks(figure, box, height)) {
-    context.fillText(tickText(value), left - 5, scales.y(value));
+  const yTexts = yTicks(figure, box, height).map((value, _, all) => tickText(value, all));
+  for (const [k, value] of yTicks(figure, box, height).entries()) {
+    context.fillText(yTexts[k], left - 5, scales.y(value));
     context.globalAlpha = 0.5;
     context.strokeRect(left, scales.y(value), width, 0);
     context.globalAlpha = 1;
@@ -764,7 +775,7 @@ function makeSortable(table) {
     if (state.column >= 0) {
       const of = (row) => texts[original.get(row)]?.[state.column] ?? "";
       const filled = rows.map(of).filter((text) => text !== "" && text !== "–");
-      const isNumeric = filled.length > 0 && filled.every((text) => /^[-+−.\d]/.test(text));
+      const isNumeric = filled.length > 0 && filled.every((text) => /^(?:> )?[-+−.\d]/.test(text));
       const sign = state.isDescending ? -1 : 1;
       order.sort((a, b) => {
         if (!isNumeric) return sign * of(a).localeCompare(of(b), void 0, { numeric: true });

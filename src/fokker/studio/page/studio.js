@@ -107,10 +107,10 @@ function ends(low, high, isLog) {
   const all = isLog ? logTicks(low, high) : ticks(low, high);
   return all.length < 2 ? all : [all[0], all.at(-1)];
 }
-function tickText(value) {
-  const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e5 || size < 1e-3)) return value.toExponential().replace("e+", "e");
-  return size >= 1e3 ? value.toLocaleString("en") : String(value);
+function tickText(value, all = [value]) {
+  const most = Math.max(...all.map(Math.abs));
+  if (value !== 0 && (most >= 1e5 || most < 1e-3)) return Number(value.toPrecision(6)).toExponential().replace("e+", "e");
+  return Math.abs(value) >= 1e3 ? value.toLocaleString("en") : String(value);
 }
 
 // src/colours.ts
