@@ -315,7 +315,8 @@ var FigureView = class {
     this.element.classList.toggle("tall", isTall);
     const named = figure.marks.filter((mark) => mark.name !== void 0);
     const keys = named.map((mark) => {
-      const swatch = h("i", { class: mark.kind === "points" ? "dot" : "" });
+      const swatch = h("i", { class: mark.kind === "points" ? "dot" : mark.kind === "lengths" || mark.kind === "bars" ? "block" : "" });
+      if (swatch.className === "block") swatch.style.opacity = String(mark.opacity ?? 1);
       swatch.style.background = `var(--${mark.colour})`;
       return h("span", { class: "key" }, swatch, mark.name ?? "");
     });
