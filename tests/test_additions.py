@@ -12,6 +12,7 @@ import fokker as fk
 from documents import PAGES, ROOT
 from estimators import ESTIMATORS
 from fokker.cli import app
+from fokker.studio.named import NOT_IN_MENU, SAMPLERS
 from registry import EVERY
 from site_names import facts, samplers
 
@@ -61,6 +62,12 @@ ADDITIONS = {
         {"a page of `docs/`": set(re.findall(r"\bfokker (\w+)", _DOCUMENTS))},
     ),
 }
+
+
+def test_every_sampler_is_in_the_menu_of_the_studio_or_it_is_said_why_not():
+    names, _ = ADDITIONS["sampler"]
+    assert names == {*SAMPLERS, *NOT_IN_MENU}
+    assert not SAMPLERS.keys() & NOT_IN_MENU.keys()
 
 
 def _heading(kind):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from fokker._core.digits import with_error
+from fokker._core.digits import r_hat_text, with_error, without_minus_zero
 from fokker._core.labels import scalar_at
 from fokker.diagnostics.summary import _form
+from fokker.report.trace_page import _setting_text
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,27 @@ def test_a_scalar_is_named_by_its_leaf_and_place():
     assert scalar_at(np.zeros(2), 1) == "theta[1]"
     with pytest.raises(IndexError):
         scalar_at(tree, 7)
+
+
+def test_a_value_rounded_to_zero_has_no_sign():
+    assert with_error(-0.0004, 0.01) == "0.00 ± 0.01"
+    assert [without_minus_zero(text) for text in ("-0.000", "-0", "-0.01", "-10")] == [
+        "0.000",
+        "0",
+        "-0.01",
+        "-10",
+    ]
+
+
+def test_r_hat_of_chains_that_stand_still_is_short():
+    assert [r_hat_text(value) for value in (1.0042, 5998514167737027.0, float("inf"), float("nan"))] == [
+        "1.004",
+        "> 1000",
+        "> 1000",
+        "–",
+    ]
+
+
+def test_settings_of_a_report_have_six_digits_and_separators():
+    values = (0.1, float(np.float32(0.1)), np.float32(0.1), 3_000_000, True, "auto")
+    assert list(map(_setting_text, values)) == ["0.1", "0.1", "0.1", "3,000,000", "True", "auto"]

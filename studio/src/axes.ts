@@ -28,9 +28,15 @@ export function logTicks(low: number, high: number): number[] {
   return result.length > 1 ? result : ticks(10 ** low, 10 ** high);
 }
 
-/** A number on an axis: short, and the same for the same value. */
-export function tickText(value: number): string {
-  const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e5 || size < 1e-3)) return value.toExponential().replace("e+", "e");
-  return size >= 1000 ? value.toLocaleString("en") : String(value);
+/** The lowest and the highest round number within a range; of logarithms where it is logarithmic. */
+export function ends(low: number, high: number, isLog: boolean): number[] {
+  const all = isLog ? logTicks(low, high) : ticks(low, high);
+  return all.length < 2 ? all : [all[0]!, all.at(-1)!];
+}
+
+/** A number on an axis, written as all numbers of it are: short, and the same for the same value. */
+export function tickText(value: number, all: readonly number[] = [value]): string {
+  const most = Math.max(...all.map(Math.abs));
+  if (value !== 0 && (most >= 1e5 || most < 1e-3)) return Number(value.toPrecision(6)).toExponential().replace("e+", "e");
+  return Math.abs(value) >= 1000 ? value.toLocaleString("en") : String(value);
 }

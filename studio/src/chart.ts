@@ -1,5 +1,6 @@
 // Small line charts of a number over the steps of a run.
 
+import { ends, tickText } from "./axes";
 import { colour, fitted } from "./colours";
 import { short } from "./dom";
 
@@ -10,7 +11,7 @@ export interface Line {
   dashed?: boolean;
 }
 
-/** Lines over a common scale, with the last values written at the right. */
+/** Lines over a common scale, with two of its numbers at the left and the last values at the right. */
 export function chart(canvas: HTMLCanvasElement, title: string, lines: Line[], logarithmic: boolean): void {
   const { context, width, height } = fitted(canvas);
   context.font = "11px system-ui, sans-serif";
@@ -28,13 +29,24 @@ export function chart(canvas: HTMLCanvasElement, title: string, lines: Line[], l
     const last = line.values.at(-1);
     return last === null || last === undefined ? "" : `${line.name} ${short(last)}`;
   });
+  // Two round numbers, which say the scale.
+  const marks = ends(low, high, logarithmic);
+  const left = Math.max(28, ...marks.map((value) => context.measureText(tickText(value)).width + 6));
   // As wide as the longest label, and no narrower where it is short: lines would jump from frame to frame.
   const right = Math.max(84, ...labels.map((label) => context.measureText(label).width + 8));
-  const room = { top: 18, bottom: 6, right };
-  const x = (k: number, n: number): number => (n < 2 ? 0 : (k / (n - 1)) * (width - room.right));
+  const room = { top: 18, bottom: 6, right, left };
+  const x = (k: number, n: number): number => room.left + (n < 2 ? 0 : (k / (n - 1)) * (width - room.left - room.right));
   const y = (value: number): number =>
     room.top + (1 - (scaled(value) - low) / (high - low)) * (height - room.top - room.bottom);
-  const ends: [number, string, string][] = [];
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  for (const value of marks) {
+    // Within the chart: a number at its end is not cut off.
+    context.fillText(tickText(value), room.left - 6, Math.min(y(value), height - 6));
+    context.fillRect(room.left - 4, y(value), 4, 1);
+  }
+  context.textAlign = "left";
+  const lasts: [number, string, string][] = [];
   lines.forEach((line, index) => {
     context.strokeStyle = colour(line.colour);
     context.setLineDash(line.dashed === true ? [4, 3] : []);
@@ -46,14 +58,14 @@ export function chart(canvas: HTMLCanvasElement, title: string, lines: Line[], l
     context.stroke();
     context.setLineDash([]);
     const last = line.values.at(-1);
-    if (last !== null && last !== undefined) ends.push([y(last), labels[index]!, line.colour]);
+    if (last !== null && last !== undefined) lasts.push([y(last), labels[index]!, line.colour]);
   });
   // Last values, below the title and pushed apart where their lines end close to each other.
-  ends.sort((a, b) => a[0] - b[0]);
+  lasts.sort((a, b) => a[0] - b[0]);
   let place = room.top - 6;
   context.textBaseline = "middle";
-  ends.forEach(([wanted, text, name], k) => {
-    place = Math.max(place + 12, Math.min(wanted, height - 6 - 12 * (ends.length - 1 - k)));
+  lasts.forEach(([wanted, text, name], k) => {
+    place = Math.max(place + 12, Math.min(wanted, height - 6 - 12 * (lasts.length - 1 - k)));
     context.fillStyle = colour(name);
     context.fillText(text, width - room.right + 4, place);
   });

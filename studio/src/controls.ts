@@ -130,9 +130,9 @@ function typedFields(panel: Panel, changed: Changed, rebuild: Changed): HTMLElem
     changed();
   });
   const result = [field("Variables", variables), field("H (U is the target)", energy, "sampler.H")];
-  result.push(matrixField("D", "D, symmetric: filled in on the other side", sampler.D ?? [], letters, 1, changed));
+  result.push(matrixField("D", "D, symmetric: the other half is filled in", sampler.D ?? [], letters, 1, changed));
   if (sampler.kind === "typed") {
-    result.push(matrixField("Q", "Q, skew: filled in on the other side", sampler.Q ?? [], letters, -1, changed));
+    result.push(matrixField("Q", "Q, skew-symmetric: the other half is filled in", sampler.Q ?? [], letters, -1, changed));
     return result;
   }
   const drift = sampler.drift ?? [];
@@ -198,7 +198,7 @@ function mistakes(panel: Panel, catalogue: Catalogue, rebuild: Changed): HTMLEle
   const drags: [string, string][] = [
     ["1", "matches the noise"],
     ["0", "forgotten"],
-    ["2", "twice what it must be"],
+    ["2", "twice as large as the noise needs"],
   ];
   const gamma = menu(gammas, String(panel.gamma), (value) => {
     panel.gamma = Number(value);

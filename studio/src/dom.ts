@@ -100,7 +100,8 @@ export function debounced(wait: number, act: () => void): () => void {
 export function rounded(value: number, step: number): string {
   const decimals = -Math.floor(Math.log10(step));
   if (!Number.isFinite(value) || !Number.isFinite(decimals) || Math.abs(value) >= 1e6) return short(value);
-  if (decimals <= 7) return value.toFixed(Math.max(0, decimals));
+  // A value that is rounded to zero has no sign.
+  if (decimals <= 7) return value.toFixed(Math.max(0, decimals)).replace(/^-(?=[0.]*$)/, "");
   const digits = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value))) + decimals;
   return value.toExponential(Math.min(15, Math.max(0, digits)));
 }

@@ -1,4 +1,4 @@
-// What a reader takes along: the program, the picture, and films of it.
+// What a reader takes along: the program, the picture, and videos of it.
 
 import { h } from "./dom";
 import { Gif } from "./gif";
@@ -46,7 +46,7 @@ export class Exports {
       { class: "row" },
       h("button", { type: "button", onclick: copy }, "Copy as Python"),
       h("button", { type: "button", onclick: save }, "Save as PNG"),
-      recording("Record as GIF", (ended) => this.film(ended)),
+      recording("Record as GIF", (ended) => this.gif(ended)),
       video,
     );
   }
@@ -72,7 +72,7 @@ export class Exports {
   }
 
   /** A GIF of the frames while the sampler runs: pauses are left out. */
-  private film(ended: () => void): Stop {
+  private gif(ended: () => void): Stop {
     const width = Math.max(1, this.canvas.clientWidth);
     const height = Math.max(1, this.canvas.clientHeight);
     const copy = new OffscreenCanvas(width, height);

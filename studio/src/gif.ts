@@ -119,7 +119,7 @@ function compressed(indices: Uint16Array): Uint8Array<ArrayBuffer> {
   return out.slice(0, length);
 }
 
-/** A film of pictures of one size, which repeats. */
+/** An animation of pictures of one size, which repeats. */
 export class Gif {
   private readonly head = new Bytes();
   private readonly pictures = new Bytes();

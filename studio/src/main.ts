@@ -27,7 +27,7 @@ const wire = new Wire(
   },
   () => {
     isConnected = false;
-    connection.textContent = "the connection is lost; trying again. Is `fokker studio` still running?";
+    connection.textContent = "the connection is lost; reconnecting. Is `fokker studio` still running?";
     connection.classList.add("lost");
   },
 );

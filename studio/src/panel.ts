@@ -40,6 +40,7 @@ export class PanelView {
   private asked = 0;
   private isRunning = false;
   private warning = "";
+  private built = "";
   private readonly restartSoon = debounced(250, () => this.restart());
   private readonly checkSoon = debounced(700, () => this.check());
 
@@ -117,6 +118,7 @@ export class PanelView {
       delete this.drawn.trajectory;
     }
     this.madeOf.textContent = "building…";
+    this.verdict.of(undefined);
     this.send("start");
   }
 
@@ -163,7 +165,8 @@ export class PanelView {
       truth: { size: truth.shape[0] ?? 0, values: truth.data },
       path: [],
     };
-    this.madeOf.textContent = String(message.sampler);
+    this.built = String(message.sampler);
+    this.madeOf.textContent = "compiling the first steps…";
     this.trajectoryButton.hidden = message.trajectories !== true;
     if (this.trajectoryButton.hidden && this.view === "trajectory") this.show("cloud");
     this.warning =
@@ -183,6 +186,7 @@ export class PanelView {
     const { cloud, path, histogram, trajectory } = message.arrays ?? {};
     if (drawn === undefined || cloud === undefined || path === undefined || histogram === undefined) return;
     this.frames += 1;
+    this.madeOf.textContent = this.built;
     drawn.cloud = cloud.data;
     if (trajectory !== undefined) drawn.trajectory = { rows: trajectory.data, chosen: Number(message.chosen) };
     drawn.path = [...drawn.path, ...path.data].slice(-2 * PATH);
@@ -243,6 +247,7 @@ export class PanelView {
     const lost = number("lost") ?? 0;
     this.error.textContent =
       lost > 0 ? `${lost} of ${this.state.run.chains} chains left the finite numbers: the step size is too large here.` : this.warning;
+    this.verdict.of(lost > 0 ? "lost" : message.far === true ? "far" : undefined);
     this.numbers.replaceChildren(
       ...rows.map(([name, value, more]) =>
         h("div", {}, h("dt", {}, name), h("dd", {}, value, ...(more ? [" ", h("small", {}, more)] : []))),
@@ -364,8 +369,8 @@ export class PanelView {
     const said = h("p", { class: "legend", role: "status" });
     text.before(said);
     navigator.clipboard.writeText(program).then(
-      () => (said.textContent = "Copied. Run, it gives the same draws to the bit."),
-      () => (said.textContent = "The browser does not let it be copied: select the text below."),
+      () => (said.textContent = "Copied. The program gives the same draws, bit for bit."),
+      () => (said.textContent = "The browser does not allow copying: select the text below."),
     );
     window.setTimeout(() => said.remove(), 8_000);
   }

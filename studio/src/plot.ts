@@ -150,7 +150,11 @@ function drawOutside(context: CanvasRenderingContext2D, cloud: Float32Array, box
   context.font = "12px system-ui, sans-serif";
   context.textAlign = "left";
   context.textBaseline = "bottom";
-  context.fillText(`${all - inside} of ${all} chains are outside of the picture`, inner.x + 6, inner.y + inner.height - 5);
+  // In a narrow picture in fewer words, and never wider than it.
+  const count = `${all - inside} of ${all}`;
+  const wide = inner.width - 12;
+  const text = [`${count} chains are outside of the picture`, `${count} chains are outside`].find((words) => context.measureText(words).width <= wide);
+  context.fillText(text ?? `${count} outside`, inner.x + 6, inner.y + inner.height - 5, wide);
 }
 
 export function drawAxes(

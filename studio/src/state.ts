@@ -98,7 +98,7 @@ export function panelName(panel: Panel): string {
   const name = sampler.kind === "named" ? (sampler.name ?? "") : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
   const mistakes = [
     { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
-    { "0": "friction forgotten", "2": "friction twice" }[String(drag)],
+    { "0": "friction forgotten", "2": "friction doubled" }[String(drag)],
     metropolis ? "corrected" : undefined,
   ];
   return [name, ...mistakes.filter((word) => word !== undefined)].join(", ");

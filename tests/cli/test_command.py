@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 import fokker as fk
 from fokker import cli
+from fokker._core.lock import Holder, holder_of, is_held
 from fokker.cli import app, call, execution, stored
 from fokker.cli.help import joined
 from fokker.cli.settings import parse_settings, read_config
@@ -70,6 +72,21 @@ def fokker(monkeypatch, capsys, tmp_path):
         return stop.value.code or 0, printed.out, " ".join(printed.err.split())
 
     return run
+
+
+def test_the_folder_is_held_until_the_report_is_written(tmp_path, monkeypatch):
+    """Those who watch the folder see what the command does: a long summary takes minutes."""
+    seen = []
+
+    def write(*given):
+        seen.append((holder_of(tmp_path), is_held(tmp_path)))
+        return True
+
+    monkeypatch.setattr(execution, "write_report_of", write)
+    trace = SimpleNamespace(was_interrupted=False, has_results=True)
+    assert execution.run_and_report(tmp_path, lambda: trace, "title", ()) == 0
+    assert seen == [(Holder.here()._replace(phase="writing the report"), True)]
+    assert holder_of(tmp_path) is None
 
 
 RUN = ["--categories", "city", "--sampler", "sgld", "--step-size", "0.01", "--chains", "2", "--steps", "400"]

@@ -41,6 +41,20 @@ MUTATIONS = [
         ("run_view::the_run_is_asked_once_to_stop",),
     ),
     Mutation(
+        "studio/server.py",
+        "await run_in_threadpool(run.state)",
+        'run.content("") and run.state()',
+        "the state of a run waits until its draws are read",
+        ("run_view::state_and_stop_are_answered_while_the_draws_are_read",),
+    ),
+    Mutation(
+        "cli/execution.py",
+        'with locked(out, "writing the report"):',
+        "with contextlib.nullcontext():",
+        "a command that writes its report seems to have ended",
+        ("command::the_folder_is_held_until_the_report_is_written",),
+    ),
+    Mutation(
         "studio/guard.py",
         "if not hmac.compare_digest(token.encode(), self._token):",
         "if not self._token.startswith(token.encode()):",

@@ -1,20 +1,37 @@
-"""The page opens, runs and says what is wrong with a formula: what every run of the tests sees of it."""
+"""The page opens, runs and says what is wrong, in every run of the tests; the checker is replaced."""
 
+import threading
 from types import SimpleNamespace
 
-from studio_server import link, until
+import pytest
+from studio_server import Served, link, until
 
 from fokker.studio import analysis
+from fokker.studio.simulation import Simulation
+
+FEW = {"chains": 20, "steps": 2, "burn_in": 0}
+SGLD = {"sampler": {"kind": "named", "name": "sgld"}}
 
 
-def test_the_page_opens_runs_and_names_a_malformed_formula(monkeypatch, page, served):
+@pytest.fixture(autouse=True)
+def verdict(monkeypatch):
+    """What the checker says; it would take seconds."""
     said = {"ok": True, "verdict": "right", "reasons": [], "notes": []}
     report = SimpleNamespace(to_json=lambda: said)
     monkeypatch.setattr(analysis, "known_verdict", lambda design: report)
-    sampler = {"kind": "named", "name": "sgld"}
-    page.goto(link(served.address, [{"sampler": sampler}], run={"chains": 20, "steps": 2, "burn_in": 0}))
+    return said
+
+
+def opened(page, served, panel=SGLD, run=FEW):
+    """The page with this panel, after its first frame."""
+    page.goto(link(served.address, [panel], run=run))
     panel = page.locator(".panel[data-step]")
     panel.wait_for()
+    return panel
+
+
+def test_the_page_opens_runs_and_names_a_malformed_formula(page, served):
+    panel = opened(page, served)
     page.get_by_role("button", name="Run", exact=True).click()
     until(lambda: int(panel.get_attribute("data-step")) > 6)
     formula = page.get_by_label("U(x, y)")
@@ -22,3 +39,60 @@ def test_the_page_opens_runs_and_names_a_malformed_formula(monkeypatch, page, se
     formula.press("Enter")
     until(lambda: formula.get_attribute("aria-invalid") == "true")
     assert page.locator("#side .error", has_text="wanted").is_visible()
+
+
+def test_another_sampler_is_chosen_and_its_gamma_dropped(page, served, verdict):
+    panel = opened(page, served)
+    panel.locator(".verdict.right").wait_for()
+    page.get_by_label("Name").select_option("sgrld")
+    until(lambda: page.locator("h2", has_text="sgrld").count() == 1)
+    until(lambda: page.locator(".made-of", has_text="Langevin").count() == 1)
+    verdict.update(ok=False, verdict="wrong", reasons=["Γ is missing"])
+    page.get_by_label("Γ", exact=True).select_option("0")
+    wrong = panel.locator(".verdict.wrong")
+    wrong.wait_for()
+    assert "Γ is missing" in wrong.inner_text()
+    page.keyboard.press("Escape")
+    page.locator("h1").click()
+    page.keyboard.press("Space")
+    assert page.get_by_role("button", name="Pause").is_visible()
+
+
+def test_a_dropped_connection_is_said_and_comes_back(page):
+    first = Served()
+    panel = opened(page, first)
+    first.stop()
+    page.locator("#connection.lost").wait_for()
+    page.evaluate("document.querySelector('.panel').dataset.step = '0'")
+    second = Served(first.port)
+    until(lambda: int(panel.get_attribute("data-step")) > 0)
+    assert page.locator("#connection.lost").count() == 0
+    second.stop()
+
+
+def test_it_is_said_that_the_first_steps_are_compiled(page, served, monkeypatch):
+    """Which takes up to half a minute, in which nothing else moves."""
+    may_go_on = threading.Event()
+    advance = Simulation.advance
+
+    def later(*call, **options):
+        may_go_on.wait(60)
+        return advance(*call, **options)
+
+    monkeypatch.setattr(Simulation, "advance", later)
+    page.goto(link(served.address, [SGLD], run=FEW))
+    waiting = page.locator(".made-of", has_text="compiling the first steps…")
+    waiting.wait_for()
+    assert page.locator(".panel[data-step]").count() == 0
+    may_go_on.set()
+    page.locator(".panel[data-step]").wait_for()
+    assert waiting.count() == 0
+
+
+def test_right_dynamics_whose_chains_are_lost_are_not_said_to_be_right_alone(page, served):
+    panel = opened(page, served, {**SGLD, "settings": {"step_size": 10}}, {**FEW, "steps": 200})
+    verdict = panel.locator(".verdict.undecided")
+    verdict.wait_for()
+    assert "The dynamics are right; at this step size the run is not." in verdict.inner_text()
+    page.get_by_label("Step size").fill("0")
+    panel.locator(".verdict.right").wait_for()

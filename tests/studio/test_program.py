@@ -79,6 +79,10 @@ MORE = {
             "correction": "none",
         }
     },
+    "noise that is subtracted": {
+        "sampler": {"kind": "named", "name": "sgfs"},
+        "settings": {"noise": 1, "step_size": 0.01},
+    },
     "dense": designs.RIGHT["dense noise"],
 }
 

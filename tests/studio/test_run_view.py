@@ -7,10 +7,13 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from studio_server import Served, until
 from test_guard import COMBINATIONS, HOSTS, ORIGINS, PORT, TOKEN, TOKENS, ask
 from test_server import get_of
 
@@ -25,7 +28,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from fokker._core.lock import locked
-with locked(Path(sys.argv[1])):
+with locked(Path(sys.argv[1]), sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -43,9 +46,15 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def held(folder):
+def phase():
+    """What the process says that it does."""
+    return ""
+
+
+@pytest.fixture
+def held(folder, phase):
     """Another process that holds the folder."""
-    command = [sys.executable, "-c", HOLD, str(folder)]
+    command = [sys.executable, "-c", HOLD, str(folder), phase]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
         yield process
@@ -59,7 +68,8 @@ def test_the_page_has_the_parts_of_a_report_and_they_are_sent_once(folder):
     assert "Kinetic temperature" in first["html"]
     assert "&lt;b&gt;" in first["html"]
     assert "<b>" not in first["html"]
-    assert (first["text"], first["canStop"]) == ("not running", False)
+    state = view.state()
+    assert (state["text"], state["canStop"]) == ("not running", False)
     again = view.content(first["serial"])
     assert "html" not in again
     assert "html" in view.content("another")
@@ -163,6 +173,40 @@ def test_the_run_is_asked_once_to_stop(folder, held):
     assert (state["text"][:8], state["canStop"]) == ("stopping", False)
 
 
+def test_state_and_stop_are_answered_while_the_draws_are_read(folder, held, monkeypatch):
+    """A long run is read for half a minute: its head and its button do not wait for that."""
+    is_read = threading.Event()
+    view = RunView(folder)
+    monkeypatch.setattr(view, "_read", lambda serial: is_read.wait(60))
+    monkeypatch.setattr(view, "stop", lambda: "asked")
+    served = Served(run=view)
+
+    def fetched(name, data=None):
+        headers = {"Origin": served.address.rstrip("/").rpartition("/")[0]}
+        request = urllib.request.Request(served.address + name, data, headers)
+        return json.loads(urllib.request.urlopen(request, timeout=10).read())
+
+    with ThreadPoolExecutor(1) as threads:
+        content = threads.submit(fetched, "run.json")
+        until(view._lock.locked)
+        try:
+            assert fetched("state.json")["text"] == "running"
+            assert fetched("stop", b"") == {"message": "asked"}
+            assert not content.done()
+        finally:
+            is_read.set()
+    assert set(content.result()) == {"serial", "problem"}
+    served.stop()
+
+
+@pytest.mark.parametrize("phase", ["writing the report"])
+def test_a_run_that_writes_its_report_has_not_ended_and_is_not_stopped(folder, held):
+    view = RunView(folder)
+    assert view.state() == {"title": str(folder), "text": "writing the report", "canStop": False}
+    with pytest.raises(StopError, match="its process is writing the report"):
+        view.stop(lambda *call: pytest.fail(str(call)))
+
+
 def test_the_holder_of_a_folder_is_known_on_a_host_with_a_long_name(folder):
     holder = OWN._replace(host="ip-10-0-12-134.eu-central-1.compute.internal" + 100 * "x")
     (folder / OWNER).write_text(str(holder))
@@ -208,7 +252,14 @@ def test_every_route_of_a_run_lets_in_one_combination_of_twelve(folder):
     app = server.create_app(TOKEN, PORT, RunView(folder))
     plain = {route.path for route in server.routes(server._Connections())}
     new = [r for r in server.routes(server._Connections(), RunView(folder)) if r.path not in plain]
-    assert {route.path for route in new} == {"/run.json", "/stop", "/report.css", "/run", "/run.js"}
+    assert {route.path for route in new} == {
+        "/state.json",
+        "/run.json",
+        "/stop",
+        "/report.css",
+        "/run",
+        "/run.js",
+    }
     for route in new:
         method = "POST" if "POST" in route.methods else "GET"
         for token, host, origin in COMBINATIONS:
@@ -223,7 +274,7 @@ def test_every_route_of_a_run_lets_in_one_combination_of_twelve(folder):
 
 def test_the_served_page_is_that_of_the_folder_alone(folder):
     app = server.create_app(TOKEN, PORT, RunView(folder))
-    status, _, body = get_of(app, "/run.json", b"known=x&folder=/etc")
+    status, _, body = get_of(app, "/state.json", b"folder=/etc")
     assert status == 200
     assert json.loads(body)["title"] == str(folder)
     status, headers, page = get_of(app, "/run")

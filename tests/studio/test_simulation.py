@@ -95,6 +95,25 @@ def test_the_same_design_gives_the_same_frames(runs):
     assert np.array_equal(runs["again"][0][1]["cloud"], runs["right"][0][1]["cloud"])
 
 
+def test_draws_far_from_the_target_are_told_from_those_that_are_few():
+    simulation = Simulation(design_of({"target": {"name": "normal"}, "run": {"chains": 2}}))
+    generator = np.random.default_rng(0)
+
+    def is_far(width, number, effective):
+        simulation.counts[:] = [
+            simulation.truth.histogram(width * generator.normal(size=(number // 2, 2))) for _ in range(2)
+        ]
+        simulation.number, simulation.effective, simulation.frames = number, effective, 1
+        return simulation._divergence()["far"]
+
+    assert is_far(1.5, 40_000, 40_000.0)
+    assert not is_far(1.0, 40_000, 40_000.0)
+    assert not is_far(1.05, 40_000, 40_000.0)  # a step size has some bias
+    assert not is_far(1.5, 100, 100.0)
+    assert not is_far(1.0, 500, 500.0)  # KL is above 0.1 by chance
+    assert not is_far(1.5, 40_000, 40.0)  # they have hardly moved
+
+
 def test_a_message_is_read_as_it_was_packed():
     arrays = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([np.inf, 1.5])}
     header, read = unpacked(packed({"name": "ξ", "bad": np.nan, "n": np.int64(3)}, arrays))

@@ -13,7 +13,17 @@ def decimals(error: float) -> int:
 def with_error(value: float, error: float, sign: str = "") -> str:
     """An estimate with its standard error, as in "1.00 ± 0.02"; `sign="+"` shows that of a positive one."""
     places = decimals(error)
-    return f"{value:{sign}.{places}f} ± {error:.{places}f}"
+    return f"{without_minus_zero(f'{value:{sign}.{places}f}')} ± {error:.{places}f}"
+
+
+def without_minus_zero(text: str) -> str:
+    """A number as text, where a value that is rounded to zero has no sign."""
+    return text.removeprefix("-") if text.startswith("-") and not text.strip("-0.") else text
+
+
+def r_hat_text(value: float) -> str:
+    """R-hat as text: of chains that stand still it is some number of many digits, or infinite."""
+    return "–" if np.isnan(value) else "> 1000" if value > 1000 else f"{value:.3f}"
 
 
 def percent(share: float, places: int = 0, sign: str = "") -> str:

@@ -18,8 +18,11 @@ _UNKNOWN = "another process, or cannot be locked"
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; raise where another process holds it. A kill releases it."""
+def locked(folder: Path, phase: str = "") -> Iterator[None]:
+    """Hold a folder for this process; raise where another process holds it. A kill releases it.
+
+    `phase`: what is done meanwhile, for those who watch, where it is not the steps of a run.
+    """
     import filelock
 
     path = folder / LOCK
@@ -42,7 +45,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         (folder / OWNER).unlink(missing_ok=True)
         with naming(folder / OWNER), (folder / OWNER).open("x", encoding="utf-8") as file:
-            file.write(f"{Holder.here()}\n")
+            file.write(f"{Holder.here()}\n{phase}\n")
         yield
     finally:
         with contextlib.suppress(OSError):
@@ -53,12 +56,13 @@ def locked(folder: Path) -> Iterator[None]:
 class Holder(NamedTuple):
     """The process that holds a folder. `started`: when, as its machine counts, where that is known.
 
-    Numbers of processes are used again, so that the number alone names no process.
+    Numbers of processes are used again, so that the number alone names no process. `phase`: that of `locked`.
     """
 
     process: int
     host: str
     started: str = ""
+    phase: str = ""
 
     @classmethod
     def here(cls) -> "Holder":
@@ -80,8 +84,8 @@ class Holder(NamedTuple):
 
 def holder_of(folder: Path) -> Holder | None:
     """The process that has last held a folder and has not left it; None where it is not known."""
-    match = re.fullmatch(r"process (\d+) on (\S+), since (\S+)", _owner(folder))
-    return None if match is None else Holder(int(match[1]), match[2], match[3])
+    match = re.fullmatch(r"process (\d+) on (\S+), since (\S+)(?:\n(.+))?", _owner(folder))
+    return None if match is None else Holder(int(match[1]), match[2], match[3], match[4] or "")
 
 
 def is_held(folder: Path) -> bool:

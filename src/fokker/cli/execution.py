@@ -68,7 +68,9 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, quantiles: S
             show(f"there are no draws yet: {trace.stopped}")
             return 1 if code is None else code
         try:
-            is_trusted = write_report_of(trace, out / REPORT, title, quantiles)
+            # Held, as by the run itself: nobody continues a run whose report is being written.
+            with locked(out, "writing the report"):
+                is_trusted = write_report_of(trace, out / REPORT, title, quantiles)
         except (
             ValueError
         ) as error:  # too few draws for a summary, which is no mistake where a signal ended the run

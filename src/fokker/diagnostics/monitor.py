@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fokker._core.digits import percent, with_error
+from fokker._core.digits import percent, r_hat_text, with_error
 from fokker._core.statistics import split_r_hat
 from fokker.diagnostics._findings import Finding, Grade, Verdict, care_or_bad
 from fokker.diagnostics._monitored import Tree, check_alike, check_settings, vectors
@@ -65,7 +65,7 @@ class Health:
         if self.noise_share is not None:
             parts.append(f"minibatch noise {percent(self.noise_share, 1)}")
         if self.r_hat is not None:
-            parts.append(f"R-hat {self.r_hat:.3f}")
+            parts.append(f"R-hat {r_hat_text(self.r_hat)}")
         return " · ".join([*parts, str(self.verdict.grade)])
 
     def __str__(self) -> str:

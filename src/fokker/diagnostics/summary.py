@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fokker._core.digits import decimals, with_error
+from fokker._core.digits import decimals, r_hat_text, with_error, without_minus_zero
 from fokker.diagnostics._findings import Finding, Grade, worst_of
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -35,7 +35,7 @@ class LeafRow(NamedTuple):
         """The row as text."""
         shape = "×".join(map(str, self.shape)) or "scalar"
         ranges = [_range(*self.means), _range(*self.deviations)]
-        return [self.name, shape, *ranges, _number(self.r_hat, ".3f"), _number(self.effective, ".0f")]
+        return [self.name, shape, *ranges, r_hat_text(self.r_hat), _number(self.effective, ".0f")]
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Summary:
             values = (self.mean[i], self.deviation[i], *self.quantiles[i])
             row = [name, *(_number(value, form) for value in values)]
             varies = self.deviation[i] != 0
-            judged = [(self.r_hat[i], ".3f"), (self.effective[i], ".0f"), (self.tail[i], ".0f")]
-            table.append(row + ([_number(*x) for x in judged] if varies else ["constant", "", ""]))
+            judged = [r_hat_text(self.r_hat[i]), *(_number(x[i], ".0f") for x in (self.effective, self.tail))]
+            table.append(row + (judged if varies else ["constant", "", ""]))
         return table
 
     @property
@@ -182,13 +182,14 @@ def _measured(name: str, value: float, error: float | None) -> str:
         return f"{value:#.4g}".rstrip(".")
     # The estimate is unbiased: around zero it has both signs.
     is_chance = name == "kernel Stein discrepancy²" and value < 0
-    return f"{value:.3g}" + " (0 up to chance)" * is_chance
+    text = f"{value:,.0f}" if float(value).is_integer() else f"{value:.3g}"
+    return text + " (0 up to chance)" * is_chance
 
 
 def _number(value: float, form: str) -> str:
-    return "–" if np.isnan(value) else f"{value:{form}}"
+    return "–" if np.isnan(value) else without_minus_zero(f"{value:{form}}")
 
 
 def _range(low: float, high: float) -> str:
-    both = f"{low:.3g}", f"{high:.3g}"
+    both = [without_minus_zero(f"{value:.3g}") for value in (low, high)]
     return both[0] if both[0] == both[1] else " … ".join(both)

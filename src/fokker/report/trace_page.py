@@ -132,4 +132,8 @@ def _setting_text(value: object) -> str:
     """A setting as short text; a step size may be an array or a schedule."""
     if callable(value):
         return "by a schedule"
-    return f"{float(value):.4g}" if isinstance(value, jax.Array) else str(value)
+    if isinstance(value, jax.Array | np.ndarray | np.generic) and np.ndim(value) == 0:
+        value = np.asarray(value).item()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

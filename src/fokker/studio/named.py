@@ -3,7 +3,17 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-Argument = Literal["step_size", "friction", "metric", "root", "leaps", "identity", "length"]
+Argument = Literal["step_size", "friction", "metric", "root", "leaps", "identity", "length", "noise_estimate"]
+
+# Functions of `fk.samplers` that are not in the menu, and why.
+NOT_IN_MENU = {
+    "gibbs": "takes the conditionals of its target, which a formula for U does not give",
+    "gibbs_normal": "is for a normal target alone",
+    "recipe": "is what the three menus of parts make",
+    "replica_exchange": "is made of another sampler; the page has a form for one alone",
+    "rhmc": "takes the metric G, and the page has a formula for its inverse",
+    "sgnht_by_ding": "is sgnht by other names of its settings",
+}
 
 
 @dataclass(frozen=True)
@@ -19,12 +29,12 @@ class NamedSampler:
     variables: tuple[str, ...] = ()
     takes_batches: bool = False
     exact: bool = False
-    options: dict[str, int] = field(default_factory=dict)
+    options: dict[str, int | str] = field(default_factory=dict)
 
     @property
     def uses(self) -> list[str]:
         """The settings that it has, for the page."""
-        return [name for name in self.arguments if name not in ("identity", "length")]
+        return [name for name in self.arguments if name not in ("identity", "length", "noise_estimate")]
 
 
 THETA, PAIR, THERMOSTAT = ("theta",), ("theta", "r"), ("theta", "r", "xi")
@@ -35,6 +45,7 @@ SAMPLERS = {
     "ulmc": NamedSampler("ULMC", ("step_size", "friction"), PAIR, takes_batches=True),
     "maula": NamedSampler("MAULA", ("step_size", "friction", "identity"), exact=True),
     "hmc": NamedSampler("HMC", ("step_size", "leaps", "identity"), exact=True),
+    "ghmc": NamedSampler("Generalised HMC", ("step_size",), exact=True, options={"mass_matrix": "identity"}),
     "nuts": NamedSampler("NUTS", ("step_size", "identity"), exact=True, options={"max_depth": 6}),
     "naive_nuts": NamedSampler(
         "NUTS, as first published", ("step_size", "identity"), exact=True, options={"max_depth": 5}
@@ -45,9 +56,11 @@ SAMPLERS = {
     "sgld": NamedSampler("SGLD", ("step_size",), THETA, takes_batches=True),
     "psgld": NamedSampler("pSGLD", ("step_size",), takes_batches=True),
     "sgrld": NamedSampler("SGRLD", ("step_size", "metric"), THETA, takes_batches=True),
+    "sgfs": NamedSampler("SGFS", ("step_size", "metric", "noise_estimate"), takes_batches=True),
     "sghmc": NamedSampler("SGHMC", ("step_size", "friction"), PAIR, takes_batches=True),
     "naive_sghmc": NamedSampler("SGHMC without friction (wrong)", ("step_size",), takes_batches=True),
     "sgnht": NamedSampler("SGNHT", ("step_size", "friction", "length"), THERMOSTAT, takes_batches=True),
+    "sgrhmc": NamedSampler("SGRHMC", ("step_size", "metric", "root"), PAIR, takes_batches=True),
     "gsgrhmc": NamedSampler("gSGRHMC", ("step_size", "metric", "root"), PAIR, takes_batches=True),
     "naive_sgrhmc": NamedSampler(
         "SGRHMC without Γ (wrong)", ("step_size", "metric", "root"), takes_batches=True

@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 import fokker as fk
 from fokker.samplers import Sampler
-from fokker.studio.design import LETTERS, Design, DesignError, Named, Parts, Typed
+from fokker.studio.design import LETTERS, Design, DesignError, Named, Parts, SamplerSettings, Typed
 from fokker.studio.formulas import Node, python
 from fokker.studio.formulas.tree import is_zero, names
 from fokker.studio.formulas.values import value
@@ -125,6 +125,17 @@ def _define_metric(program: Program, design: Design) -> dict[str, tuple[Any, str
     }
 
 
+def _noise_estimate(program: Program, settings: SamplerSettings) -> tuple[Any, str]:
+    """The covariance of G⁻¹∇Ũ, which is known here; none without gradient noise."""
+    if not settings.noise:
+        return None, "None"
+    g, variance = program.values["inverse_metric"], settings.noise**2 / settings.batch
+    return (
+        fk.fields.Scalar(lambda theta: variance * g(theta) ** 2),
+        f"fk.fields.Scalar(lambda theta: {variance!r} * inverse_metric(theta) ** 2)",
+    )
+
+
 # The sampler ------------------------------------------------------------------------------------------------
 
 
@@ -139,8 +150,10 @@ def _define_named(program: Program, design: Design, name: str, target: Any) -> S
     }
     if "metric" in row.arguments:
         arguments |= _define_metric(program, design)
+    if "noise_estimate" in row.arguments:
+        arguments["noise_estimate"] = _noise_estimate(program, settings)
     chosen = [arguments[argument] for argument in row.arguments]
-    options = "".join(f", {key}={number}" for key, number in row.options.items())
+    options = "".join(f", {key}={option!r}" for key, option in row.options.items())
     made = getattr(fk.samplers, name)(*(x for x, _ in chosen), **row.options)
     text = f"fk.samplers.{name}({', '.join(text for _, text in chosen)}{options})"
     T = settings.temperature

@@ -16,11 +16,11 @@ Matrix = tuple[tuple[Node, ...], ...]
 # The dynamics of a named sampler, or of its proposals, in the words of the menu of parts.
 DYNAMICS_OF = {
     **dict.fromkeys(("ula", "sgld", "mala"), "langevin"),
-    "sgrld": "riemannian langevin",
+    **dict.fromkeys(("sgfs", "sgrld"), "riemannian langevin"),
     **dict.fromkeys(("ulmc", "sghmc", "maula"), "underdamped"),
-    **dict.fromkeys(("hmc", "nuts", "naive_nuts", "naive_sghmc"), "hamiltonian"),
+    **dict.fromkeys(("hmc", "ghmc", "nuts", "naive_nuts", "naive_sghmc"), "hamiltonian"),
     "sgnht": "thermostat",
-    **dict.fromkeys(("gsgrhmc", "naive_sgrhmc"), "riemann"),
+    **dict.fromkeys(("sgrhmc", "gsgrhmc", "naive_sgrhmc"), "riemann"),
 }
 
 

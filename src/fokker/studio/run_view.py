@@ -52,22 +52,23 @@ class RunView:
         self._asked: Holder | None = None
 
     def state(self) -> dict[str, Any]:
-        """What the head of the page says: by the files, without reading the draws."""
+        """What the head of the page says: by the files, while the draws are being read or not."""
         holder = holder_of(self.folder)
-        is_running = holder is not None and holder.is_running
-        is_elsewhere = holder is not None and holder.host != Holder.here().host
-        if is_running:
-            text = "stopping: the current work is finished first" if holder == self._asked else "running"
-        elif is_elsewhere:
+        can_stop = False
+        if holder is None:
+            text = "not running"
+        elif holder.is_running:
+            is_asked = holder == self._asked
+            can_stop = not (is_asked or holder.phase)
+            text = "stopping: the current work is finished first" if is_asked else holder.phase or "running"
+        elif holder.host != Holder.here().host:
             text = f"held by {holder}: it may run there"
         else:
-            text = (
-                "killed, or not ended well: its command continues it" if holder is not None else "not running"
-            )
-        return {"title": str(self.folder), "text": text, "canStop": is_running and holder != self._asked}
+            text = "killed, or not ended well: its command continues it"
+        return {"title": str(self.folder), "text": text, "canStop": can_stop}
 
     def content(self, known: str = "") -> dict[str, Any]:
-        """The state; and the parts of the page in HTML, where they are not those that are known already."""
+        """The parts of the page in HTML, where they are not those that are known already."""
         with self._lock:
             is_running = self._is_running()
             # The last picture is made at once: a run that has ended leaves the cores free.
@@ -78,7 +79,7 @@ class RunView:
                 before, self._was_running = time.monotonic(), is_running
                 self._read(serial)
                 self._not_before = time.monotonic() + _TIMES * (time.monotonic() - before)
-            answer = {**self.state(), "serial": self._serial, "problem": self._problem}
+            answer = {"serial": self._serial, "problem": self._problem}
             return answer if known == self._serial else {**answer, "html": self._html}
 
     def _is_running(self) -> bool:
@@ -140,6 +141,8 @@ class RunView:
             raise StopError(f"the run is {holder}, which is another machine: stop it there.")
         if not holder.is_running or not is_held(self.folder):
             raise StopError("the run has ended already, or was killed.")
+        if holder.phase:
+            raise StopError(f"the run has ended already: its process is {holder.phase}.")
         if holder == self._asked:
             return "asked already: the current work is finished first."
         if holder_of(self.folder) != holder:

@@ -10,6 +10,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -103,8 +104,12 @@ def _file(name: str) -> Any:
 
 
 def _run_routes(connections: _Connections, run: "RunView") -> list[BaseRoute]:
-    """The page of a run, its contents, and a request to stop it."""
+    """The page of a run, its state, its contents, and a request to stop it."""
     from fokker.studio.run_view import StopError
+
+    # In a thread that is free while the draws are read in that of the contents.
+    async def state(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(run.state))
 
     async def content(request: Request) -> Response:
         known = request.query_params.get("known", "")[:64]
@@ -124,6 +129,7 @@ def _run_routes(connections: _Connections, run: "RunView") -> list[BaseRoute]:
         return Response(asset("report.css"), media_type="text/css")
 
     return [
+        Route("/state.json", state),
         Route("/run.json", content),
         Route("/stop", stop, methods=["POST"]),
         Route("/report.css", style),

@@ -14,6 +14,9 @@ from fokker.studio.truth import truth_of
 
 # Effective draws are estimated from this many chains and steps, every so many frames.
 _CHAINS_JUDGED, _STEPS_JUDGED, _EVERY = 32, 1_000, 5
+# Draws are far from the target from this KL on, in nats, where chance has a small part in it and the chains
+# have moved enough: it is that of a normal distribution a quarter too wide in each coordinate.
+_FAR, _TIMES_CHANCE, _FEWEST = 0.1, 5, 400
 
 
 class Simulation:
@@ -89,17 +92,16 @@ class Simulation:
         while sum(map(len, self.recent)) > _STEPS_JUDGED and len(self.recent) > 1:
             self.recent.pop(0)
 
-    def _divergence(self) -> dict[str, float | None]:
-        """KL, how much of it is chance, and the effective draws."""
+    def _divergence(self) -> dict[str, float | bool | None]:
+        """KL, how much of it is chance, the effective draws, and whether these are far from the target."""
         if not self.number:
-            return {"kl": None, "chance": None, "effective": None}
+            return {"kl": None, "chance": None, "effective": None, "far": False}
         if self.frames % _EVERY == 0 or self.effective is None:
             self.effective = self._effective()
-        return {
-            "kl": self.truth.divergence(self.counts.sum(axis=0), self.number),
-            "chance": self._chance(),
-            "effective": self.effective,
-        }
+        kl, chance = self.truth.divergence(self.counts.sum(axis=0), self.number), self._chance()
+        has_moved = chance is not None and self.effective is not None and self.effective >= _FEWEST
+        far = has_moved and kl > max(_FAR, _TIMES_CHANCE * (chance or 0.0))
+        return {"kl": kl, "chance": chance, "effective": self.effective, "far": far}
 
     def _chance(self) -> float | None:
         """The KL that draws of the target itself would have, by the difference between halves of the chains.

@@ -80,7 +80,8 @@ class FigureView {
     this.element.classList.toggle("tall", isTall);
     const named = figure.marks.filter((mark) => mark.name !== undefined);
     const keys = named.map((mark) => {
-      const swatch = h("i", { class: mark.kind === "points" ? "dot" : "" });
+      const swatch = h("i", { class: mark.kind === "points" ? "dot" : mark.kind === "lengths" || mark.kind === "bars" ? "block" : "" });
+      if (swatch.className === "block") swatch.style.opacity = String(mark.opacity ?? 1);
       swatch.style.background = `var(--${mark.colour})`;
       return h("span", { class: "key" }, swatch, mark.name ?? "");
     });
@@ -116,7 +117,7 @@ class FigureView {
     const bottom = figure.isMap ? 4 : figure.x.label === "" ? ROOM.bottom - LINE : ROOM.bottom;
     const tall = height - ROOM.top - bottom;
     // The label of the axis has a column of its own, left of the longest number.
-    const numbers = Math.max(0, ...yTicks(figure, this.box, tall).map((value) => context.measureText(tickText(value)).width));
+    const numbers = Math.max(0, ...yTicks(figure, this.box, tall).map((value, _, all) => context.measureText(tickText(value, all)).width));
     const beside = Math.max(ROOM.left, numbers + 7 + (figure.y.label === "" ? 0 : LINE + 2));
     const left = figure.isMap ? 4 : names.length > 0 ? Math.min(0.45 * width, widest + 10) : beside;
     const inner = { left, top: ROOM.top, width: width - left - ROOM.right, height: tall };
@@ -276,8 +277,9 @@ function drawAxes(context: CanvasRenderingContext2D, figure: Figure, box: Box, s
   context.lineWidth = 1;
   context.textAlign = "center";
   context.textBaseline = "top";
-  for (const value of figure.x.log ? logTicks(box[0], box[1]) : ticks(box[0], box[1], few)) {
-    const text = tickText(value);
+  const xTicks = figure.x.log ? logTicks(box[0], box[1]) : ticks(box[0], box[1], few);
+  for (const value of xTicks) {
+    const text = tickText(value, xTicks);
     const most = left + width + ROOM.right - context.measureText(text).width / 2;
     context.fillText(text, Math.min(scales.x(value), most), top + height + 4);
     context.globalAlpha = 0.5;
@@ -295,8 +297,9 @@ function drawAxes(context: CanvasRenderingContext2D, figure: Figure, box: Box, s
     });
     return;
   }
-  for (const value of yTicks(figure, box, height)) {
-    context.fillText(tickText(value), left - 5, scales.y(value));
+  const yTexts = yTicks(figure, box, height).map((value, _, all) => tickText(value, all));
+  for (const [k, value] of yTicks(figure, box, height).entries()) {
+    context.fillText(yTexts[k]!, left - 5, scales.y(value));
     context.globalAlpha = 0.5;
     context.strokeRect(left, scales.y(value), width, 0);
     context.globalAlpha = 1;

@@ -87,12 +87,10 @@ const DRAW: Record<Mark["kind"], Draw> = {
   points: (context, mark, scales) => {
     const { x, y, size, text } = mark;
     const number = y?.length ?? 0;
-    const plain = number > 2_000 ? 1.1 : number > 300 ? 1.6 : 2.6;
     for (let k = 0; k < number; k++) {
       const [px, py] = [scales.x(x?.[k] ?? k), scales.y(y![k]!)];
-      const radius = size === undefined ? (mark.width ?? plain) : Math.sqrt(size[k] ?? 0) * 0.06 * Math.min(scales.width, scales.height) + 2;
       context.beginPath();
-      context.arc(px, py, radius, 0, 2 * Math.PI);
+      context.arc(px, py, radiusOf(mark, k, scales), 0, 2 * Math.PI);
       context.fill();
       if (size !== undefined) {
         context.globalAlpha = 1;
@@ -152,21 +150,36 @@ const DRAW: Record<Mark["kind"], Draw> = {
   },
 };
 
-/** Texts beside points, those of larger points first, where no other one is in the way: zooming in shows more. */
-function drawTexts(context: CanvasRenderingContext2D, { x, y, size, text }: Mark, scales: Scales): void {
+/** Texts beside points, those of larger points first, where no circle or other text is: zooming in shows more. */
+function drawTexts(context: CanvasRenderingContext2D, mark: Mark, scales: Scales): void {
+  const { x, y, size, text } = mark;
   const order = [...(text ?? []).keys()].sort((a, b) => (size?.[b] ?? 0) - (size?.[a] ?? 0));
+  const circles = order.map((k) => [scales.x(x?.[k] ?? k), scales.y(y![k]!), radiusOf(mark, k, scales)] as const);
   const taken: [number, number, number][] = [];
+  const [right, bottom] = [scales.left + scales.width, scales.top + scales.height];
   context.globalAlpha = 1;
   context.fillStyle = colour("text");
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
-  for (const k of order) {
+  order.forEach((k, number) => {
     const words = text![k]!;
-    const [px, py] = [scales.x(x?.[k] ?? k) + 5, scales.y(y![k]!)];
     const wide = context.measureText(words).width;
-    const isOutside = px < scales.left || px > scales.left + scales.width || py < scales.top || py > scales.top + scales.height;
-    if (isOutside || taken.some(([a, b, w]) => Math.abs(py - b) < 12 && px < a + w + 4 && a < px + wide + 4)) continue;
-    taken.push([px, py, wide]);
-    context.fillText(words, px, py);
-  }
+    const [px, py, radius] = circles[number]!;
+    const away = radius + 4;
+    const places: [number, number][] = [[px + away, py], [px - away - wide, py], [px - wide / 2, py - away - 5], [px - wide / 2, py + away + 5]];
+    const isFree = ([a, b]: [number, number]): boolean =>
+      a >= scales.left && a + wide <= right && b >= scales.top + 5 && b <= bottom - 5 &&
+      !taken.some(([c, d, w]) => Math.abs(b - d) < 12 && a < c + w + 4 && c < a + wide + 4) &&
+      !circles.some(([cx, cy, r]) => Math.hypot(cx - Math.max(a, Math.min(cx, a + wide)), cy - Math.max(b - 5, Math.min(cy, b + 5))) < r);
+    const place = places.find(isFree);
+    if (place === undefined) return;
+    taken.push([...place, wide]);
+    context.fillText(words, ...place);
+  });
+}
+
+function radiusOf({ size, width, y }: Mark, k: number, scales: Scales): number {
+  const number = y?.length ?? 0;
+  const plain = number > 2_000 ? 1.1 : number > 300 ? 1.6 : 2.6;
+  return size === undefined ? (width ?? plain) : Math.sqrt(size[k] ?? 0) * 0.06 * Math.min(scales.width, scales.height) + 2;
 }

@@ -173,8 +173,8 @@ export class ParameterViews {
       return { kind: "stairs", x, y: part.map((count) => (count * rankBins) / total) };
     });
     const rule: Mark = { kind: "rule", along: "y", at: 1, colour: "truth", dashed: true, name: "chains that agree" };
-    const text = "How the draws of each chain rank among all: level where the chains agree, sloped or hollow where one is apart.";
-    return { title: `Ranks of ${names[k]}`, text, x: { label: "rank among all draws, as a share" }, y: { label: "share, 1 is even" }, marks: [...marks, rule] };
+    const text = "How the draws of each chain rank among all: flat where the chains agree, sloped or U-shaped where a chain differs from the others.";
+    return { title: `Ranks of ${names[k]}`, text, x: { label: "rank among all draws, from 0 to 1" }, y: { label: "density, 1 is uniform" }, marks: [...marks, rule] };
   }
 
   private autocorrelation(k: number): Figure {
@@ -191,7 +191,7 @@ export class ParameterViews {
     const shown = last < 0 ? lags.length : last + 1;
     const marks = all.map((mark) => ({ ...mark, x: lags.slice(0, shown), y: Array.from(mark.y!).slice(0, shown) }));
     const rule: Mark = { kind: "rule", along: "y", at: 0, colour: "truth", dashed: true };
-    return { title: `Autocorrelation of ${names[k]}`, text: "Correlation of draws with those so many draws before: the sooner it is zero, the more each draw is worth.", x: { label: "lag, in draws" }, y: { label: "" }, marks: [...marks, rule] };
+    return { title: `Autocorrelation of ${names[k]}`, text: "Correlation between draws that are this many draws apart: the sooner it falls to zero, the more effective draws there are.", x: { label: "lag, in draws" }, y: { label: "" }, marks: [...marks, rule] };
   }
 
   private growth(k: number): Figure {

@@ -46,7 +46,7 @@ export function makeSortable(table: HTMLTableElement): void {
     if (state.column >= 0) {
       const of = (row: HTMLTableRowElement): string => texts[original.get(row)!]?.[state.column] ?? "";
       const filled = rows.map(of).filter((text) => text !== "" && text !== "–");
-      const isNumeric = filled.length > 0 && filled.every((text) => /^[-+−.\d]/.test(text));
+      const isNumeric = filled.length > 0 && filled.every((text) => /^(?:> )?[-+−.\d]/.test(text));
       const sign = state.isDescending ? -1 : 1;
       order.sort((a, b) => {
         if (!isNumeric) return sign * of(a).localeCompare(of(b), undefined, { numeric: true });

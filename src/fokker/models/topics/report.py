@@ -114,7 +114,7 @@ def word_figures(topics: Sequence[Topic]) -> dict[str, Figure]:
             f"Its {len(words)} most probable words: {', '.join(words)}.",
             [
                 Mark("lengths", "chain-0", "mean", mean, places, opacity=0.4),
-                Mark("intervals", "chain-0", "bounds", y=places, low=low, high=high, along="x", width=2),
+                Mark("intervals", "truth", "bounds", y=places, low=low, high=high, along="x", width=2),
             ],
             Axis("probability"),
             Axis(names=words),

@@ -25,7 +25,7 @@ function menu(options, chosen3, change) {
 function rounded(value, step) {
   const decimals = -Math.floor(Math.log10(step));
   if (!Number.isFinite(value) || !Number.isFinite(decimals) || Math.abs(value) >= 1e6) return short(value);
-  if (decimals <= 7) return value.toFixed(Math.max(0, decimals));
+  if (decimals <= 7) return value.toFixed(Math.max(0, decimals)).replace(/^-(?=[0.]*$)/, "");
   const digits = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value))) + decimals;
   return value.toExponential(Math.min(15, Math.max(0, digits)));
 }
@@ -79,10 +79,10 @@ function logTicks(low, high) {
   }
   return result.length > 1 ? result : ticks(10 ** low, 10 ** high);
 }
-function tickText(value) {
-  const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e5 || size < 1e-3)) return value.toExponential().replace("e+", "e");
-  return size >= 1e3 ? value.toLocaleString("en") : String(value);
+function tickText(value, all = [value]) {
+  const most = Math.max(...all.map(Math.abs));
+  if (value !== 0 && (most >= 1e5 || most < 1e-3)) return Number(value.toPrecision(6)).toExponential().replace("e+", "e");
+  return Math.abs(value) >= 1e3 ? value.toLocaleString("en") : String(value);
 }
 
 // src/colours.ts
@@ -153,12 +153,10 @@ var DRAW = {
   points: (context, mark, scales) => {
     const { x, y, size, text } = mark;
     const number = y?.length ?? 0;
-    const plain = number > 2e3 ? 1.1 : number > 300 ? 1.6 : 2.6;
     for (let k = 0; k < number; k++) {
       const [px, py] = [scales.x(x?.[k] ?? k), scales.y(y[k])];
-      const radius = size === void 0 ? mark.width ?? plain : Math.sqrt(size[k] ?? 0) * 0.06 * Math.min(scales.width, scales.height) + 2;
       context.beginPath();
-      context.arc(px, py, radius, 0, 2 * Math.PI);
+      context.arc(px, py, radiusOf(mark, k, scales), 0, 2 * Math.PI);
       context.fill();
       if (size !== void 0) {
         context.globalAlpha = 1;
@@ -217,22 +215,33 @@ var DRAW = {
     context.stroke();
   }
 };
-function drawTexts(context, { x, y, size, text }, scales) {
+function drawTexts(context, mark, scales) {
+  const { x, y, size, text } = mark;
   const order = [...(text ?? []).keys()].sort((a, b) => (size?.[b] ?? 0) - (size?.[a] ?? 0));
+  const circles = order.map((k) => [scales.x(x?.[k] ?? k), scales.y(y[k]), radiusOf(mark, k, scales)]);
   const taken = [];
+  const [right, bottom] = [scales.left + scales.width, scales.top + scales.height];
   context.globalAlpha = 1;
   context.fillStyle = colour("text");
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
-  for (const k of order) {
+  order.forEach((k, number) => {
     const words2 = text[k];
-    const [px, py] = [scales.x(x?.[k] ?? k) + 5, scales.y(y[k])];
     const wide = context.measureText(words2).width;
-    const isOutside = px < scales.left || px > scales.left + scales.width || py < scales.top || py > scales.top + scales.height;
-    if (isOutside || taken.some(([a, b, w]) => Math.abs(py - b) < 12 && px < a + w + 4 && a < px + wide + 4)) continue;
-    taken.push([px, py, wide]);
-    context.fillText(words2, px, py);
-  }
+    const [px, py, radius] = circles[number];
+    const away = radius + 4;
+    const places = [[px + away, py], [px - away - wide, py], [px - wide / 2, py - away - 5], [px - wide / 2, py + away + 5]];
+    const isFree = ([a, b]) => a >= scales.left && a + wide <= right && b >= scales.top + 5 && b <= bottom - 5 && !taken.some(([c, d, w]) => Math.abs(b - d) < 12 && a < c + w + 4 && c < a + wide + 4) && !circles.some(([cx, cy, r]) => Math.hypot(cx - Math.max(a, Math.min(cx, a + wide)), cy - Math.max(b - 5, Math.min(cy, b + 5))) < r);
+    const place = places.find(isFree);
+    if (place === void 0) return;
+    taken.push([...place, wide]);
+    context.fillText(words2, ...place);
+  });
+}
+function radiusOf({ size, width, y }, k, scales) {
+  const number = y?.length ?? 0;
+  const plain = number > 2e3 ? 1.1 : number > 300 ? 1.6 : 2.6;
+  return size === void 0 ? width ?? plain : Math.sqrt(size[k] ?? 0) * 0.06 * Math.min(scales.width, scales.height) + 2;
 }
 
 // src/report/numbers.ts
@@ -306,7 +315,8 @@ var FigureView = class {
     this.element.classList.toggle("tall", isTall);
     const named = figure.marks.filter((mark) => mark.name !== void 0);
     const keys = named.map((mark) => {
-      const swatch = h("i", { class: mark.kind === "points" ? "dot" : "" });
+      const swatch = h("i", { class: mark.kind === "points" ? "dot" : mark.kind === "lengths" || mark.kind === "bars" ? "block" : "" });
+      if (swatch.className === "block") swatch.style.opacity = String(mark.opacity ?? 1);
       swatch.style.background = `var(--${mark.colour})`;
       return h("span", { class: "key" }, swatch, mark.name ?? "");
     });
@@ -338,7 +348,7 @@ var FigureView = class {
     const widest = Math.max(0, ...names.map((name) => context.measureText(name).width));
     const bottom = figure.isMap ? 4 : figure.x.label === "" ? ROOM.bottom - LINE : ROOM.bottom;
     const tall = height - ROOM.top - bottom;
-    const numbers = Math.max(0, ...yTicks(figure, this.box, tall).map((value) => context.measureText(tickText(value)).width));
+    const numbers = Math.max(0, ...yTicks(figure, this.box, tall).map((value, _, all) => context.measureText(tickText(value, all)).width));
     const beside = Math.max(ROOM.left, numbers + 7 + (figure.y.label === "" ? 0 : LINE + 2));
     const left = figure.isMap ? 4 : names.length > 0 ? Math.min(0.45 * width, widest + 10) : beside;
     const inner = { left, top: ROOM.top, width: width - left - ROOM.right, height: tall };
@@ -485,8 +495,9 @@ function drawAxes(context, figure, box, scales) {
   context.lineWidth = 1;
   context.textAlign = "center";
   context.textBaseline = "top";
-  for (const value of figure.x.log ? logTicks(box[0], box[1]) : ticks(box[0], box[1], few)) {
-    const text = tickText(value);
+  const xTicks = figure.x.log ? logTicks(box[0], box[1]) : ticks(box[0], box[1], few);
+  for (const value of xTicks) {
+    const text = tickText(value, xTicks);
     const most = left + width + ROOM.right - context.measureText(text).width / 2;
     context.fillText(text, Math.min(scales.x(value), most), top + height + 4);
     context.globalAlpha = 0.5;
@@ -504,8 +515,9 @@ function drawAxes(context, figure, box, scales) {
     });
     return;
   }
-  for (const value of yTicks(figure, box, height)) {
-    context.fillText(tickText(value), left - 5, scales.y(value));
+  const yTexts = yTicks(figure, box, height).map((value, _, all) => tickText(value, all));
+  for (const [k, value] of yTicks(figure, box, height).entries()) {
+    context.fillText(yTexts[k], left - 5, scales.y(value));
     context.globalAlpha = 0.5;
     context.strokeRect(left, scales.y(value), width, 0);
     context.globalAlpha = 1;
@@ -669,8 +681,8 @@ var ParameterViews = class {
       return { kind: "stairs", x, y: part.map((count) => count * rankBins / total) };
     });
     const rule = { kind: "rule", along: "y", at: 1, colour: "truth", dashed: true, name: "chains that agree" };
-    const text = "How the draws of each chain rank among all: level where the chains agree, sloped or hollow where one is apart.";
-    return { title: `Ranks of ${names[k]}`, text, x: { label: "rank among all draws, as a share" }, y: { label: "share, 1 is even" }, marks: [...marks, rule] };
+    const text = "How the draws of each chain rank among all: flat where the chains agree, sloped or U-shaped where a chain differs from the others.";
+    return { title: `Ranks of ${names[k]}`, text, x: { label: "rank among all draws, from 0 to 1" }, y: { label: "density, 1 is uniform" }, marks: [...marks, rule] };
   }
   autocorrelation(k) {
     const { names, lags, draws } = this.of;
@@ -685,7 +697,7 @@ var ParameterViews = class {
     const shown = last < 0 ? lags.length : last + 1;
     const marks = all.map((mark) => ({ ...mark, x: lags.slice(0, shown), y: Array.from(mark.y).slice(0, shown) }));
     const rule = { kind: "rule", along: "y", at: 0, colour: "truth", dashed: true };
-    return { title: `Autocorrelation of ${names[k]}`, text: "Correlation of draws with those so many draws before: the sooner it is zero, the more each draw is worth.", x: { label: "lag, in draws" }, y: { label: "" }, marks: [...marks, rule] };
+    return { title: `Autocorrelation of ${names[k]}`, text: "Correlation between draws that are this many draws apart: the sooner it falls to zero, the more effective draws there are.", x: { label: "lag, in draws" }, y: { label: "" }, marks: [...marks, rule] };
   }
   growth(k) {
     const { names, lengths, grown, allChains } = this.of;
@@ -764,7 +776,7 @@ function makeSortable(table) {
     if (state.column >= 0) {
       const of = (row) => texts[original.get(row)]?.[state.column] ?? "";
       const filled = rows.map(of).filter((text) => text !== "" && text !== "–");
-      const isNumeric = filled.length > 0 && filled.every((text) => /^[-+−.\d]/.test(text));
+      const isNumeric = filled.length > 0 && filled.every((text) => /^(?:> )?[-+−.\d]/.test(text));
       const sign = state.isDescending ? -1 : 1;
       order.sort((a, b) => {
         if (!isNumeric) return sign * of(a).localeCompare(of(b), void 0, { numeric: true });
@@ -864,6 +876,7 @@ var connection = byId("connection");
 var content = byId("content");
 var stop = byId("stop");
 var serial = "";
+var problem = "";
 var theme;
 themed(
   byId("theme"),
@@ -880,28 +893,39 @@ function show(html) {
   window.scrollTo({ top: place });
   if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
 }
-async function ask() {
+async function fetched(address) {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(String(response.status));
+  return await response.json();
+}
+async function follow(ask) {
+  await ask().catch(() => void 0);
+  window.setTimeout(() => void follow(ask), document.hidden ? 5 * WAIT : WAIT);
+}
+async function askState() {
   try {
-    const response = await fetch(`run.json?known=${encodeURIComponent(serial)}`);
-    if (!response.ok) throw new Error(String(response.status));
-    const answer = await response.json();
-    byId("title").textContent = answer.title;
-    connection.textContent = [answer.text, answer.problem].filter(Boolean).join("; ");
+    const state = await fetched("state.json");
+    byId("title").textContent = state.title;
+    connection.textContent = [state.text, problem].filter(Boolean).join("; ");
     connection.classList.remove("problem");
-    stop.hidden = !answer.canStop;
-    if (answer.html !== void 0) show(answer.html);
-    serial = answer.serial;
-    document.body.dataset.serial = serial;
+    stop.hidden = !state.canStop;
   } catch {
-    connection.textContent = "the connection is lost; trying again. Is `fokker studio` still running?";
+    connection.textContent = "the connection is lost; reconnecting. Is `fokker studio` still running?";
     connection.classList.add("problem");
     stop.hidden = true;
   }
-  window.setTimeout(() => void ask(), document.hidden ? 5 * WAIT : WAIT);
+}
+async function askContent() {
+  const answer = await fetched(`run.json?known=${encodeURIComponent(serial)}`);
+  problem = answer.problem;
+  if (answer.html !== void 0) show(answer.html);
+  serial = answer.serial;
+  document.body.dataset.serial = serial;
 }
 stop.addEventListener("click", () => {
-  if (!window.confirm("End the run early? Everything up to now is kept, and it can go on later.")) return;
+  if (!window.confirm("Stop the run now? All draws so far are kept, and the run can be continued later.")) return;
   stop.hidden = true;
   void fetch("stop", { method: "POST" }).then((response) => response.json()).then(({ message }) => connection.textContent = message);
 });
-void ask();
+void follow(askState);
+void follow(askContent);

@@ -79,6 +79,40 @@ function short(value) {
   return size !== 0 && size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
 }
 
+// src/axes.ts
+function ticks(low, high, wanted = 5) {
+  const rough = (high - low) / wanted;
+  if (!(rough > 0) || !Number.isFinite(rough)) return [];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
+  const result = [];
+  for (let i = Math.ceil(low / step); i * step <= high; i++) result.push(i * step);
+  if (result.length < 2 && wanted < 12) return ticks(low, high, wanted + 1);
+  return result.map((value) => Number(value.toPrecision(6)));
+}
+function logTicks(low, high) {
+  const factors = high - low > 3 ? [1] : high - low > 1.2 ? [1, 3] : [1, 2, 5];
+  const result = [];
+  const every = Math.max(1, Math.ceil((high - low) / 6));
+  for (let power = Math.floor(low); power <= high; power++) {
+    if (factors.length === 1 && power % every !== 0) continue;
+    for (const factor of factors) {
+      const place = power + Math.log10(factor);
+      if (place >= low && place <= high) result.push(Number((factor * 10 ** power).toPrecision(3)));
+    }
+  }
+  return result.length > 1 ? result : ticks(10 ** low, 10 ** high);
+}
+function ends(low, high, isLog) {
+  const all = isLog ? logTicks(low, high) : ticks(low, high);
+  return all.length < 2 ? all : [all[0], all.at(-1)];
+}
+function tickText(value, all = [value]) {
+  const most = Math.max(...all.map(Math.abs));
+  if (value !== 0 && (most >= 1e5 || most < 1e-3)) return Number(value.toPrecision(6)).toExponential().replace("e+", "e");
+  return Math.abs(value) >= 1e3 ? value.toLocaleString("en") : String(value);
+}
+
 // src/colours.ts
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -124,11 +158,20 @@ function chart(canvas, title, lines2, logarithmic) {
     const last = line.values.at(-1);
     return last === null || last === void 0 ? "" : `${line.name} ${short(last)}`;
   });
+  const marks = ends(low, high, logarithmic);
+  const left = Math.max(28, ...marks.map((value) => context.measureText(tickText(value)).width + 6));
   const right = Math.max(84, ...labels2.map((label) => context.measureText(label).width + 8));
-  const room = { top: 18, bottom: 6, right };
-  const x = (k, n) => n < 2 ? 0 : k / (n - 1) * (width - room.right);
+  const room = { top: 18, bottom: 6, right, left };
+  const x = (k, n) => room.left + (n < 2 ? 0 : k / (n - 1) * (width - room.left - room.right));
   const y = (value) => room.top + (1 - (scaled(value) - low) / (high - low)) * (height - room.top - room.bottom);
-  const ends = [];
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  for (const value of marks) {
+    context.fillText(tickText(value), room.left - 6, Math.min(y(value), height - 6));
+    context.fillRect(room.left - 4, y(value), 4, 1);
+  }
+  context.textAlign = "left";
+  const lasts = [];
   lines2.forEach((line, index) => {
     context.strokeStyle = colour(line.colour);
     context.setLineDash(line.dashed === true ? [4, 3] : []);
@@ -140,13 +183,13 @@ function chart(canvas, title, lines2, logarithmic) {
     context.stroke();
     context.setLineDash([]);
     const last = line.values.at(-1);
-    if (last !== null && last !== void 0) ends.push([y(last), labels2[index], line.colour]);
+    if (last !== null && last !== void 0) lasts.push([y(last), labels2[index], line.colour]);
   });
-  ends.sort((a, b) => a[0] - b[0]);
+  lasts.sort((a, b) => a[0] - b[0]);
   let place = room.top - 6;
   context.textBaseline = "middle";
-  ends.forEach(([wanted, text, name], k) => {
-    place = Math.max(place + 12, Math.min(wanted, height - 6 - 12 * (ends.length - 1 - k)));
+  lasts.forEach(([wanted, text, name], k) => {
+    place = Math.max(place + 12, Math.min(wanted, height - 6 - 12 * (lasts.length - 1 - k)));
     context.fillStyle = colour(name);
     context.fillText(text, width - room.right + 4, place);
   });
@@ -172,7 +215,7 @@ function panelName(panel) {
   const name = sampler.kind === "named" ? sampler.name ?? "" : { parts: "parts", typed: "D, Q, H", drift: "drift" }[sampler.kind];
   const mistakes2 = [
     { "0": "Γ dropped", "-1": "Γ subtracted" }[String(gamma)],
-    { "0": "friction forgotten", "2": "friction twice" }[String(drag)],
+    { "0": "friction forgotten", "2": "friction doubled" }[String(drag)],
     metropolis ? "corrected" : void 0
   ];
   return [name, ...mistakes2.filter((word) => word !== void 0)].join(", ");
@@ -347,9 +390,9 @@ function typedFields(panel, changed, rebuild2) {
     changed();
   });
   const result = [field("Variables", variables), field("H (U is the target)", energy, "sampler.H")];
-  result.push(matrixField("D", "D, symmetric: filled in on the other side", sampler.D ?? [], letters, 1, changed));
+  result.push(matrixField("D", "D, symmetric: the other half is filled in", sampler.D ?? [], letters, 1, changed));
   if (sampler.kind === "typed") {
-    result.push(matrixField("Q", "Q, skew: filled in on the other side", sampler.Q ?? [], letters, -1, changed));
+    result.push(matrixField("Q", "Q, skew-symmetric: the other half is filled in", sampler.Q ?? [], letters, -1, changed));
     return result;
   }
   const drift = sampler.drift ?? [];
@@ -404,7 +447,7 @@ function mistakes(panel, catalogue2, rebuild2) {
   const drags = [
     ["1", "matches the noise"],
     ["0", "forgotten"],
-    ["2", "twice what it must be"]
+    ["2", "twice as large as the noise needs"]
   ];
   const gamma = menu(gammas, String(panel.gamma), (value) => {
     panel.gamma = Number(value);
@@ -622,7 +665,7 @@ var Exports = class {
       { class: "row" },
       h("button", { type: "button", onclick: copy }, "Copy as Python"),
       h("button", { type: "button", onclick: save }, "Save as PNG"),
-      recording("Record as GIF", (ended) => this.film(ended)),
+      recording("Record as GIF", (ended) => this.gif(ended)),
       video
     );
   }
@@ -647,7 +690,7 @@ var Exports = class {
     return () => recorder.stop();
   }
   /** A GIF of the frames while the sampler runs: pauses are left out. */
-  film(ended) {
+  gif(ended) {
     const width = Math.max(1, this.canvas.clientWidth);
     const height = Math.max(1, this.canvas.clientHeight);
     const copy = new OffscreenCanvas(width, height);
@@ -779,18 +822,6 @@ function marginals(grid) {
     }
   }
   return [x, y];
-}
-
-// src/axes.ts
-function ticks(low, high, wanted = 5) {
-  const rough = (high - low) / wanted;
-  if (!(rough > 0) || !Number.isFinite(rough)) return [];
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
-  const result = [];
-  for (let i = Math.ceil(low / step); i * step <= high; i++) result.push(i * step);
-  if (result.length < 2 && wanted < 12) return ticks(low, high, wanted + 1);
-  return result.map((value) => Number(value.toPrecision(6)));
 }
 
 // src/trajectory.ts
@@ -950,7 +981,10 @@ function drawOutside(context, cloud, box, inner) {
   context.font = "12px system-ui, sans-serif";
   context.textAlign = "left";
   context.textBaseline = "bottom";
-  context.fillText(`${all - inside} of ${all} chains are outside of the picture`, inner.x + 6, inner.y + inner.height - 5);
+  const count = `${all - inside} of ${all}`;
+  const wide = inner.width - 12;
+  const text = [`${count} chains are outside of the picture`, `${count} chains are outside`].find((words) => context.measureText(words).width <= wide);
+  context.fillText(text ?? `${count} outside`, inner.x + 6, inner.y + inner.height - 5, wide);
 }
 function drawAxes(context, box, inner, toX, toY) {
   context.fillStyle = colour("soft");
@@ -1045,32 +1079,51 @@ var WORDS = {
   undecided: "Undecided"
 };
 var NAMES = "theta is (x, y), r the momenta (p, q), xi the thermostat s, also written ξ.";
+var TROUBLES = {
+  lost: "Chains leave the finite numbers: take smaller steps.",
+  far: "The draws are far from the target, and not by chance: take smaller steps, or more of them."
+};
 var Verdict = class {
   element = h("div", { class: "verdict", role: "status", "aria-live": "polite" });
+  shown;
+  trouble;
   constructor() {
     this.unknown();
   }
   unknown() {
+    this.shown = void 0;
     this.element.className = "verdict";
     this.element.replaceChildren(h("p", {}, "Not checked yet."));
   }
   waiting() {
+    this.shown = void 0;
     this.element.className = "verdict";
     this.element.replaceChildren(h("p", { class: "busy" }, "Checking whether this samples the target"));
   }
   error(message) {
+    this.shown = void 0;
     this.element.className = "verdict undecided";
     this.element.replaceChildren(h("p", {}, h("span", { class: "word" }, "Cannot be built. "), message));
   }
+  /** What the run itself shows, which the checker of its dynamics does not look at. */
+  of(trouble) {
+    if (trouble === this.trouble) return;
+    this.trouble = trouble;
+    if (this.shown?.report.ok === true) this.show(this.shown.report, this.shown.text);
+  }
   show(report, text) {
+    this.shown = { report, text };
     const kind = report.ok ? "right" : report.verdict === "undecided" ? "undecided" : "wrong";
     const headline = text.split("\n")[0]?.replace(/^[A-Z]+/, "") ?? "";
-    this.element.className = `verdict ${kind}`;
+    const trouble = report.ok ? this.trouble : void 0;
+    const run = trouble === void 0 ? [] : [h("p", {}, h("span", { class: "word" }, "The dynamics are right; at this step size the run is not. "), TROUBLES[trouble])];
+    this.element.className = `verdict ${trouble === void 0 ? kind : "undecided"}`;
     this.element.replaceChildren(
-      h("p", {}, h("span", { class: "word" }, WORDS[kind] ?? kind), headline),
+      ...run,
+      h("p", {}, h("span", { class: trouble === void 0 ? "word" : "" }, WORDS[kind] ?? kind), headline),
       ...report.reasons.map((reason) => h("p", {}, reason)),
       ...report.notes.map((note) => h("p", { class: "legend" }, note)),
-      h("details", {}, h("summary", {}, "What was looked at"), h("p", { class: "legend" }, NAMES), h("pre", {}, text))
+      h("details", {}, h("summary", {}, "What was checked"), h("p", { class: "legend" }, NAMES), h("pre", {}, text))
     );
   }
 };
@@ -1130,6 +1183,7 @@ var PanelView = class {
   asked = 0;
   isRunning = false;
   warning = "";
+  built = "";
   restartSoon = debounced(250, () => this.restart());
   checkSoon = debounced(700, () => this.check());
   /** Build the form again and start over, after a change of what fields there are. */
@@ -1172,6 +1226,7 @@ var PanelView = class {
       delete this.drawn.trajectory;
     }
     this.madeOf.textContent = "building…";
+    this.verdict.of(void 0);
     this.send("start");
   }
   check() {
@@ -1212,7 +1267,8 @@ var PanelView = class {
       truth: { size: truth.shape[0] ?? 0, values: truth.data },
       path: []
     };
-    this.madeOf.textContent = String(message.sampler);
+    this.built = String(message.sampler);
+    this.madeOf.textContent = "compiling the first steps…";
     this.trajectoryButton.hidden = message.trajectories !== true;
     if (this.trajectoryButton.hidden && this.view === "trajectory") this.show("cloud");
     this.warning = message.bounded === false ? "exp(-U) does not decay within 64 of the origin: it may have no integral." : "";
@@ -1228,6 +1284,7 @@ var PanelView = class {
     const { cloud, path, histogram, trajectory } = message.arrays ?? {};
     if (drawn === void 0 || cloud === void 0 || path === void 0 || histogram === void 0) return;
     this.frames += 1;
+    this.madeOf.textContent = this.built;
     drawn.cloud = cloud.data;
     if (trajectory !== void 0) drawn.trajectory = { rows: trajectory.data, chosen: Number(message.chosen) };
     drawn.path = [...drawn.path, ...path.data].slice(-2 * PATH);
@@ -1284,6 +1341,7 @@ var PanelView = class {
     if (thermostat !== void 0) rows.push(["thermostat ξ", short(thermostat)]);
     const lost = number("lost") ?? 0;
     this.error.textContent = lost > 0 ? `${lost} of ${this.state.run.chains} chains left the finite numbers: the step size is too large here.` : this.warning;
+    this.verdict.of(lost > 0 ? "lost" : message.far === true ? "far" : void 0);
     this.numbers.replaceChildren(
       ...rows.map(
         ([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, ...more ? [" ", h("small", {}, more)] : []))
@@ -1391,8 +1449,8 @@ var PanelView = class {
     const said = h("p", { class: "legend", role: "status" });
     text.before(said);
     navigator.clipboard.writeText(program).then(
-      () => said.textContent = "Copied. Run, it gives the same draws to the bit.",
-      () => said.textContent = "The browser does not let it be copied: select the text below."
+      () => said.textContent = "Copied. The program gives the same draws, bit for bit.",
+      () => said.textContent = "The browser does not allow copying: select the text below."
     );
     window.setTimeout(() => said.remove(), 8e3);
   }
@@ -1484,7 +1542,7 @@ var wire = new Wire(
   },
   () => {
     isConnected = false;
-    connection.textContent = "the connection is lost; trying again. Is `fokker studio` still running?";
+    connection.textContent = "the connection is lost; reconnecting. Is `fokker studio` still running?";
     connection.classList.add("lost");
   }
 );
