@@ -84,6 +84,7 @@ bench: $(INSTALLED)  ## speed and memory, as ratios against hand-written code
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/nuts.py
 	$(BIN)/python benchmarks/topics.py
+	$(BIN)/python benchmarks/first_result.py
 	$(BIN)/python benchmarks/studio_page.py
 
 bench-topics: $(INSTALLED)  ## topics against tomotopy on NIPS and AP (FOKKER_DATA), as docs/lda.md has them

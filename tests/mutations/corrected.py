@@ -405,8 +405,8 @@ MUTATIONS = [
     ),
     Mutation(
         "integrators/generalised_leapfrog.py",
-        "if not is_zero(dynamics.D) or turns or not is_canonical:",
-        "if not is_zero(dynamics.D) or not is_canonical:",
+        "is_constant = is_zero(dynamics.D) and not turns",
+        "is_constant = is_zero(dynamics.D)",
         "a Q that is canonical at the start alone is taken for canonical",
         ("rhmc::a_q_that_is_canonical_here_alone_is_refused",),
     ),

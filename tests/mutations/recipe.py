@@ -158,8 +158,8 @@ MUTATIONS = [
     ),
     Mutation(
         "dynamics/_checks.py",
-        "if float(jnp.max(jnp.abs(matrix - matrix.T))) > tolerance:",
-        "if float(jnp.max(jnp.abs(matrix - matrix.T))) > 1e9 * tolerance:",
+        "jnp.max(jnp.abs(matrix - matrix.T)) <= tolerance,",
+        "jnp.max(jnp.abs(matrix - matrix.T)) <= 1e9 * tolerance,",
         "an asymmetric D passes",
         ("bad_input",),
     ),

@@ -228,3 +228,10 @@ def same_shapes(a: PyTree[Any], b: PyTree[Any]) -> bool:
 def choose(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Array]:
     """`yes` or `no`, two trees of one structure."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+# Compiled, as each leaf is a program of its own otherwise.
+@jax.jit
+def entry(tree: PyTree[Array], index: int | Array) -> PyTree[Array]:
+    """Entry `index` of the first axis of every leaf."""
+    return jax.tree.map(lambda x: x[index], tree)

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from fokker._core.quick import compile_once
 from fokker._core.state import ravel
 from fokker.checker._finding import ALARM, Finding
-from fokker.checker._residual import compile_once
 from fokker.dynamics.problem import Problem
 from fokker.samplers.contract import Sampler
 

@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._core.quick import compile_once
 from fokker._core.state import State, nearest
-from fokker.checker._residual import compile_once, map_points
+from fokker.checker._residual import map_points
 from fokker.dynamics.problem import Problem, Vector
 
 # Points at which periods are tested, and the share of the size below which a difference is rounding.

@@ -15,11 +15,12 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.digits import percent
+from fokker._core.quick import compile_once
 from fokker._core.state import State, ravel, unravel, variable_names
 from fokker.checker._averages import averages_finding
 from fokker.checker._finding import Finding
 from fokker.checker._reducible import without_far_tails
-from fokker.checker._residual import compile_once, map_points
+from fokker.checker._residual import map_points
 from fokker.corrections import Metropolis, Step
 from fokker.corrections.metropolis import PathDraws
 from fokker.dynamics.problem import Problem

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fokker._core.digits import percent
+from fokker._core.quick import compile_once
 from fokker._core.state import State, dimension
 from fokker.checker._compact import is_not_periodic, leaves_the_sphere, lift
 from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator, Values
@@ -20,7 +21,7 @@ from fokker.checker._modes import find_modes
 from fokker.checker._power import judge, power_words
 from fokker.checker._reasons import LARGEST, Diagnosis, diagnose
 from fokker.checker._report import Report
-from fokker.checker._residual import Residuals, compile_once, estimated_residuals, exact_residuals
+from fokker.checker._residual import Residuals, estimated_residuals, exact_residuals
 from fokker.checker._structure import Structure, check_structure
 from fokker.checker._tails import find_escape
 from fokker.checker._target import TargetFindings, check_target

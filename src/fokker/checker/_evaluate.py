@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker.checker._residual import compile_once, matrices_and_derivatives, sum_and_size, times
+from fokker._core.quick import compile_once
+from fokker.checker._residual import matrices_and_derivatives, sum_and_size, times
 from fokker.dynamics.problem import Problem, Vector
 
 # Above this many coordinates no full matrices are computed.

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker.checker._residual import compile_once
+from fokker._core.quick import compile_once
 from fokker.dynamics.problem import Problem, Vector
 
 # Quadrature takes nodes^dimension points: about a million for three auxiliary coordinates.

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from scipy.optimize import minimize
 
+from fokker._core.quick import compile_once
 from fokker.checker._evaluate import Evaluator
-from fokker.checker._residual import compile_once
 
 _POINTS, _NODES = 48, 9
 # Two modes are separated by an energy that is higher than at both ends of a segment by this much.

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fokker.checker._residual import compile_once
+from fokker._core.quick import compile_once
 
 Points = Float[Array, "n d"]
 # The ensemble, its energies and gradients, the proposal's scale in each coordinate, and its log step.

@@ -16,9 +16,10 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.digits import percent
+from fokker._core.quick import compile_once
 from fokker.checker._compact import Lifted
 from fokker.checker._evaluate import Evaluator
-from fokker.checker._residual import compile_once, required_without_curl
+from fokker.checker._residual import required_without_curl
 from fokker.dynamics.problem import Problem, Vector
 
 # Above the first, only D and first brackets are looked at, at two points; above the second, nothing.

@@ -7,7 +7,6 @@ R = 0 everywhere if and only if exp(-H) is stationary. This module does not rely
 declared structure of a field: it uses only the product of D with a vector.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._core.quick import compile_once
 from fokker.dynamics.problem import Problem, Vector
 
 # Memory for one batch of points.
@@ -92,35 +92,6 @@ def typical(scales: np.ndarray) -> float:
     if not scales.size:
         return 0.0
     return float(np.median(scales)) or float(np.sqrt(np.mean(scales**2)))
-
-
-# For programs that run only a few times, fast compilation is more important than fast execution.
-_QUICK: tuple[dict[str, Any], ...] = (
-    {
-        "xla_backend_optimization_level": 0,
-        "xla_cpu_use_fusion_emitters": False,
-        "xla_llvm_disable_expensive_passes": True,
-    },
-    {"xla_backend_optimization_level": 0},
-    {},
-)
-
-
-@functools.cache
-def _quick_options() -> dict[str, Any]:
-    """The first set of options that this version of XLA accepts; XLA does not guarantee any of them."""
-    for options in _QUICK:
-        try:
-            jax.jit(lambda x: x, compiler_options=options)(np.zeros(()))
-        except Exception:  # an unknown option is reported in various ways
-            continue
-        return options
-    return {}
-
-
-def compile_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.jit` for a program that runs only a few times: it is compiled with little optimisation."""
-    return jax.jit(function, compiler_options=_quick_options())
 
 
 def map_points(function: Callable[[Vector], Any], points: Array | np.ndarray, bytes_per_point: int) -> Any:

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.digits import percent
+from fokker._core.quick import compile_once
 from fokker.checker._averages import position_of, steps_from
 from fokker.checker._compact import Lifted
 from fokker.checker._finding import ALARM, Finding
-from fokker.checker._residual import compile_once
 from fokker.dynamics.problem import Problem, Vector
 from fokker.samplers.contract import Followed, Sampler, SamplerState
 

@@ -2,13 +2,15 @@
 
 import math
 import warnings
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
+from fokker._core.required import is_trusted, require
 from fokker._core.state import State, describe_shapes, dimension, inner, same_shapes
 from fokker._core.tracing import TRACING_ERRORS, check_real, not_real, untraceable
 from fokker.fields import Blocks, Field
@@ -41,9 +43,12 @@ def validate_state(z: State) -> None:
                 f"the state{jax.tree_util.keystr(path)} is of type {jnp.result_type(leaf)}; samplers need "
                 "real numbers: give floating-point values, as in 0.0 or jnp.zeros(3)."
             )
-        finite = jnp.all(jnp.isfinite(leaf))
-        if not isinstance(finite, jax.core.Tracer) and not bool(finite):
-            raise ValueError(f"the state{jax.tree_util.keystr(path)} is not finite: {leaf}.")
+        place = f"the state{jax.tree_util.keystr(path)}"
+        require(
+            jnp.all(jnp.isfinite(leaf)),
+            lambda x, place=place: ValueError(f"{place} is not finite: {x}."),
+            leaf,
+        )
 
 
 def check_field(field: Field, z: State, name: str) -> None:
@@ -103,11 +108,30 @@ def _probed(field: Field, z: State, i: Array, j: Array) -> tuple[Array, Array]:
 
 
 def _signs(like: Array, seed: Array) -> Array:
-    """±1 by a hash of the place of every entry (the finaliser of MurmurHash3)."""
-    x = jnp.arange(like.size, dtype=jnp.uint32) + np.uint32(0x9E3779B9) * (seed + 1)
+    """±1 for every entry."""
+    return (1 - 2 * (_hashed(like, seed) >> 31).astype(like.dtype)).reshape(like.shape)
+
+
+def _hashed(like: Any, seed: Array | int) -> Array:
+    """A hash of the place of every entry (the finaliser of MurmurHash3)."""
+    x = jnp.arange(math.prod(like.shape), dtype=jnp.uint32) + np.uint32(0x9E3779B9) * jnp.uint32(seed + 1)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         x = (x ^ (x >> shift)) * np.uint32(factor)
-    return (1 - 2 * (x >> 31).astype(like.dtype)).reshape(like.shape)
+    return x
+
+
+def probe(number: int, like: PyTree[Any]) -> PyTree[Array]:
+    """A point or a direction to test functions with: numbers of mean 0 and variance 1, in given shapes.
+
+    By a hash: the rounds of random numbers proper take long to compile, for each leaf again.
+    """
+    leaves, structure = jax.tree.flatten(like)
+
+    def drawn(x: Any, seed: int) -> Array:
+        unit = (_hashed(x, seed) >> 8).astype(x.dtype) * 2.0**-24
+        return (math.sqrt(12) * (unit - 0.5)).astype(x.dtype).reshape(x.shape)
+
+    return jax.tree.unflatten(structure, [drawn(x, 1000 * number + n) for n, x in enumerate(leaves)])
 
 
 def _has_finite_root(D: Field, z: State) -> Array:
@@ -122,37 +146,47 @@ def check_semidefinite(D: Field, z: State, name: str) -> None:
     A field that is too large for a full matrix is tested on two random vectors.
     """
     matrix, tolerance = _matrix_and_tolerance(D, z)
-    if isinstance(matrix, jax.core.Tracer):
+    if is_trusted(matrix):
         return
-    if not bool(jnp.all(jnp.isfinite(matrix))):
-        raise ValueError(f"{name} is not finite at this state.")
-    if float(jnp.max(jnp.abs(matrix - matrix.T))) > tolerance:
-        raise ValueError(f"{name} must be symmetric; at this state {name} - {name}ᵀ is not zero.")
-    least = float(jnp.linalg.eigvalsh(matrix)[0])
-    if least < -tolerance:
-        raise ValueError(
-            f"{name} must be positive semidefinite; at this state its smallest eigenvalue is {least:.3g}. "
-            "fk.fields.Gram(L) gives L Lᵀ, which is always positive semidefinite."
-        )
+    require(jnp.all(jnp.isfinite(matrix)), lambda: ValueError(f"{name} is not finite at this state."))
+    require(
+        jnp.max(jnp.abs(matrix - matrix.T)) <= tolerance,
+        lambda: ValueError(f"{name} must be symmetric; at this state {name} - {name}ᵀ is not zero."),
+    )
+    least = jnp.linalg.eigvalsh(matrix)[0]
+    require(
+        least >= -tolerance,
+        lambda least: ValueError(
+            f"{name} must be positive semidefinite; at this state its smallest eigenvalue is "
+            f"{float(least):.3g}. fk.fields.Gram(L) gives L Lᵀ, which is always positive semidefinite."
+        ),
+        least,
+    )
     # Compiled where it is large, for the same reason.
     has_finite_root = (
         eqx.filter_jit(_has_finite_root) if dimension(z) > _LARGEST_FULL_MATRIX else _has_finite_root
     )
-    if not bool(has_finite_root(D, z)):
-        raise ValueError(
+    require(
+        has_finite_root(D, z),
+        lambda: ValueError(
             f"{name} is positive semidefinite, but one of its terms is not, and the noise is drawn term by "
             "term. Write it as one field, such as fk.fields.Dense or fk.fields.Diagonal."
-        )
+        ),
+    )
 
 
 def check_skew(Q: Field, z: State, name: str) -> None:
     """Raise unless Q is skew at `z` up to rounding; a large Q is tested on two random vectors."""
     matrix, tolerance = _matrix_and_tolerance(Q, z)
-    if isinstance(matrix, jax.core.Tracer):
+    if is_trusted(matrix):
         return
-    asymmetry = float(jnp.max(jnp.abs(matrix + matrix.T)))
-    if not asymmetry <= tolerance:
-        raise ValueError(
-            f"{name} must be skew; at this state the largest entry of {name} + {name}ᵀ is {asymmetry:.3g}. "
-            "Declare one triangle, with a dictionary of blocks or fk.fields.Skew(…): the other follows."
-        )
+    asymmetry = jnp.max(jnp.abs(matrix + matrix.T))
+    require(
+        asymmetry <= tolerance,
+        lambda asymmetry: ValueError(
+            f"{name} must be skew; at this state the largest entry of {name} + {name}ᵀ is "
+            f"{float(asymmetry):.3g}. Declare one triangle, with a dictionary of blocks or "
+            "fk.fields.Skew(…): the other follows."
+        ),
+        asymmetry,
+    )

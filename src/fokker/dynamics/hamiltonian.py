@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
+from fokker._core.required import require
 from fokker._core.state import (
     State,
     arguments_of,
@@ -119,11 +120,15 @@ def check_hamiltonian(hamiltonian: Callable[..., Any], z: State) -> None:
     if not jnp.issubdtype(shape.dtype, jnp.floating):
         raise ValueError(f"the Hamiltonian must return a real number, not one of type {shape.dtype}.")
     value = hamiltonian_value(hamiltonian, z)
-    if not isinstance(value, jax.core.Tracer) and not bool(jnp.isfinite(value)):
-        raise ValueError(
+    require(
+        jnp.isfinite(value),
+        lambda value, z: ValueError(
             f"the Hamiltonian is {float(value)} at this state; start inside the support of the target. "
             f"The state: {z}"
-        )
+        ),
+        value,
+        z,
+    )
 
 
 def argument_names(hamiltonian: Callable[..., Any]) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """Fields over a named state, given block by block."""
 
+import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -225,14 +227,18 @@ def is_zero(field: Field) -> bool:
     assert fk.fields.is_zero(fk.fields.Zero())
     ```
     """
+    vanishing = vanishes(field)
+    return not isinstance(vanishing, jax.core.Tracer) and bool(vanishing)
+
+
+def vanishes(field: Field) -> Any:
+    """As `is_zero`, and of traced numbers whether they are."""
     if isinstance(field, Zero):
-        return True
+        return np.True_
     if isinstance(field, Blocks):
-        return all(is_zero(block) for block in field.blocks.values())
+        return functools.reduce(operator.and_, map(vanishes, field.blocks.values()), np.True_)
     leaves = jax.tree.leaves(field)
-    if any(True for _ in field.functions()) or not leaves:
-        return False
-    return all(
-        not callable(x) and not isinstance(x, jax.core.Tracer) and bool(np.all(np.asarray(x) == 0))
-        for x in leaves
-    )
+    if any(True for _ in field.functions()) or not leaves or any(map(callable, leaves)):
+        return np.False_
+    zeros = [(x if isinstance(x, jax.core.Tracer) else np.asarray(x)) == 0 for x in leaves]
+    return functools.reduce(operator.and_, [x.all() for x in zeros])

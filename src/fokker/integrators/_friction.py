@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._core.required import require
 from fokker._core.state import State, depends_on
 from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics._checks import probe
 from fokker.integrators._gradient import no_force
-from fokker.integrators.noise import draw_like
 
 
 def friction_rate(dynamics: Dynamics, z: State) -> PyTree[Array]:
@@ -36,34 +37,45 @@ def check_friction(dynamics: Dynamics | SDE, z: State, what: str, variables: Col
         raise ValueError(f"{what}; this D is not diagonal. {use}")
     noisy = [name for name in z if name != "r"]
     still = sum(jnp.sum(jnp.abs(x)) for name in noisy for x in jax.tree.leaves(diagonal[name]))
-    if not isinstance(still, jax.core.Tracer) and float(still) != 0:
-        raise ValueError(f"{what}; this D has noise on {' or '.join(noisy)}. Use EulerMaruyama().")
-    if _pushes_position(dynamics, z):
-        raise ValueError(
+    require(
+        still == 0,
+        lambda: ValueError(f"{what}; this D has noise on {' or '.join(noisy)}. Use EulerMaruyama()."),
+    )
+    require(
+        ~_pushes_position(dynamics, z),
+        lambda: ValueError(
             f"{what}, and no force on theta itself; these have a Q or D that puts one there. {use}"
-        )
+        ),
+    )
     # A thermostat's Q depends on r, by which ξ is driven.
     fixed = ("theta",) if "xi" in z else tuple(z)
     turns = any(depends_on(function, name, z) for function in dynamics.Q.functions() for name in fixed)
     turns |= any(depends_on(function, "r", z) for function in dynamics.D.functions())
-    if turns or _moves_with_state(dynamics, z) or not _is_linear(dynamics, z):
-        raise ValueError(f"{what}, and Q and the mass the same everywhere; these are not. {use}")
+
+    def varies() -> ValueError:
+        return ValueError(f"{what}, and Q and the mass the same everywhere; these are not. {use}")
+
+    if turns:
+        raise varies()
+    require(~_moves_with_state(dynamics, z) & _is_linear(dynamics, z), varies)
 
 
-def _pushes_position(dynamics: Dynamics, z: State) -> bool:
-    """Whether f_θ depends on ∇U, as far as one random gradient tells; trusted while traced."""
+def _pushes_position(dynamics: Dynamics, z: State) -> Array:
+    """Whether f_θ depends on ∇U, as far as one random gradient tells."""
     rest = no_force(dynamics, z)
-    return rest is not None and _differ([_drifts(dynamics, "theta", [(z, _drawn(0, rest)), (z, rest)])])
+    if rest is None:
+        return jnp.asarray(False)
+    return _differ([_drifts(dynamics, "theta", [(z, probe(0, rest)), (z, rest)])])
 
 
-def _moves_with_state(dynamics: Dynamics, z: State) -> bool:
+def _moves_with_state(dynamics: Dynamics, z: State) -> Array:
     """Whether f_θ depends on theta, or what ∇U does to r depends on r, as far as a random point tells."""
     rest = no_force(dynamics, z)
-    near = jax.tree.map(lambda x, w: x + 0.3 * (1 + jnp.abs(x)) * w, z["theta"], _drawn(1, z["theta"]))
-    here = {**z, "r": _drawn(2, z["r"])}
+    near = jax.tree.map(lambda x, w: x + 0.3 * (1 + jnp.abs(x)) * w, z["theta"], probe(1, z["theta"]))
+    here = {**z, "r": probe(2, z["r"])}
     pairs = [_drifts(dynamics, "theta", [(here, rest), ({**here, "theta": near}, rest)])]
     if rest is not None:
-        still, push = {**z, "r": jax.tree.map(jnp.zeros_like, z["r"])}, _drawn(3, rest)
+        still, push = {**z, "r": jax.tree.map(jnp.zeros_like, z["r"])}, probe(3, rest)
 
         def force(at: State) -> PyTree[Array]:
             return jax.tree.map(jnp.subtract, *_drifts(dynamics, "r", [(at, push), (at, rest)]))
@@ -72,28 +84,23 @@ def _moves_with_state(dynamics: Dynamics, z: State) -> bool:
     return _differ(pairs)
 
 
-def _drawn(number: int, like: PyTree[Array]) -> PyTree[Array]:
-    return draw_like("gaussian", jax.random.key(number), jax.eval_shape(lambda: like))
-
-
 def _drifts(dynamics: Dynamics, name: str, places: list[tuple[State, PyTree[Array] | None]]) -> Any:
     return tuple(dynamics.drift(z, gradient)[name] for z, gradient in places)
 
 
-def _differ(pairs: list[Any]) -> bool:
+def _differ(pairs: list[Any]) -> Array:
     """Whether any pair of trees differs beyond rounding; NaN, as outside a support, is no evidence."""
     off = [
         jnp.max(jnp.abs(a - b), initial=0) > 1e-3 * (1e-6 + jnp.max(jnp.abs(a), initial=0))
         for one, other in pairs
         for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     ]
-    differs = jnp.any(jnp.stack(off))
-    return not isinstance(differs, jax.core.Tracer) and bool(differs)
+    return jnp.any(jnp.stack(off))
 
 
-def _is_linear(dynamics: Dynamics, z: State) -> bool:
-    """Whether f_r = f_r(r = 0) - γ⊙r, as far as one random direction tells; trusted while traced."""
-    v = draw_like("gaussian", jax.random.key(0), jax.eval_shape(lambda: z["r"]))
+def _is_linear(dynamics: Dynamics, z: State) -> Array:
+    """Whether f_r = f_r(r = 0) - γ⊙r, as far as one random direction tells."""
+    v = probe(0, z["r"])
     rate = friction_rate(dynamics, z)
     still = no_force(dynamics, z)
 
@@ -107,5 +114,4 @@ def _is_linear(dynamics: Dynamics, z: State) -> bool:
         for product in (change(v), _product(dynamics, z, v))
         for drift_change, g, x in zip(*(jax.tree.leaves(t) for t in (product, rate, v)), strict=True)
     ]
-    linear = jnp.all(jnp.stack(off))
-    return isinstance(linear, jax.core.Tracer) or bool(linear)
+    return jnp.all(jnp.stack(off))

@@ -7,16 +7,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._core.required import require
 from fokker._core.state import State
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics._checks import probe
 from fokker.fields import Field
 from fokker.integrators._friction import check_friction, friction_rate
 from fokker.integrators._gradient import evaluate, no_force
 from fokker.integrators._integrator import StepInput
 from fokker.integrators._proposal import Correctable, Point, Proposal, with_reversed_momentum
 from fokker.integrators.euler_maruyama import one_number
-from fokker.integrators.noise import draw_like
 
 
 class ExactOU(Correctable):
@@ -55,13 +56,17 @@ class ExactOU(Correctable):
         check_friction(dynamics, z, what, ({"theta", "r"},))
         assert isinstance(dynamics, Dynamics)
         rates = jnp.concatenate([jnp.ravel(g) for g in jax.tree.leaves(friction_rate(dynamics, z))])
-        if not isinstance(rates, jax.core.Tracer) and not bool(jnp.all(rates > 0)):
-            raise ValueError("exact Ornstein–Uhlenbeck steps need friction on every coordinate of r.")
-        if not _moves_by_coordinate(dynamics, z):
-            raise ValueError(
+        require(
+            jnp.all(rates > 0),
+            lambda: ValueError("exact Ornstein–Uhlenbeck steps need friction on every coordinate of r."),
+        )
+        require(
+            _moves_by_coordinate(dynamics, z),
+            lambda: ValueError(
                 "exact Ornstein–Uhlenbeck steps need dθ = r/m dt, coordinate by coordinate; this Q mixes "
                 "them. Use Splitting(), SymplecticEuler() or EulerMaruyama()."
-            )
+            ),
+        )
 
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """Noise for r, and the same amount for theta."""
@@ -98,21 +103,20 @@ class ExactOU(Correctable):
         return Proposal(new, new_point, _log_density(dynamics, back, new_point, end, h) - there)
 
 
-def _moves_by_coordinate(dynamics: Dynamics, z: State) -> bool:
-    """Whether ∂f_θ/∂r is diagonal, as far as one random direction tells; trusted while traced."""
+def _moves_by_coordinate(dynamics: Dynamics, z: State) -> Array:
+    """Whether ∂f_θ/∂r is diagonal, as far as one random direction tells."""
     still = no_force(dynamics, z)
 
     def product(v: PyTree[Array]) -> PyTree[Array]:
         return jax.jvp(lambda r: dynamics.drift({**z, "r": r}, still)["theta"], (z["r"],), (v,))[1]
 
-    v = draw_like("gaussian", jax.random.key(4), jax.eval_shape(lambda: z["r"]))
+    v = probe(4, z["r"])
     along, ones = product(v), product(jax.tree.map(jnp.ones_like, v))
-    off = [
-        jnp.max(jnp.abs(a - k * x)) > 1e-3 * (1e-6 + jnp.max(jnp.abs(a)))
+    is_along = [
+        ~(jnp.max(jnp.abs(a - k * x)) > 1e-3 * (1e-6 + jnp.max(jnp.abs(a))))
         for a, k, x in zip(*(jax.tree.leaves(t) for t in (along, ones, v)), strict=True)
     ]
-    mixed = jnp.any(jnp.stack(off))
-    return isinstance(mixed, jax.core.Tracer) or not bool(mixed)
+    return jnp.all(jnp.stack(is_along))
 
 
 class _Law(NamedTuple):

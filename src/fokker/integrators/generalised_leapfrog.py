@@ -8,15 +8,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from fokker._core.required import require
 from fokker._core.state import State, depends_on, ravel, unravel
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics._checks import probe
 from fokker.dynamics.hamiltonian import hamiltonian_value
 from fokker.fields import is_zero
 from fokker.integrators._integrator import StepInput
 from fokker.integrators._proposal import Correctable, Point, Proposal, evaluate_point
 from fokker.integrators.euler_maruyama import one_number
-from fokker.integrators.noise import draw_like
 
 Vector = Float[Array, " d"]
 HamiltonianOf = Callable[[Vector, Vector], Array]
@@ -136,16 +137,18 @@ class GeneralisedLeapfrog(Correctable):
         """Raise unless the dynamics are Hamiltonian, in a position and its momentum."""
         if not (isinstance(dynamics, Dynamics) and isinstance(z, Mapping) and set(z) == {"theta", "r"}):
             raise ValueError("the generalised leapfrog is for Hamiltonian dynamics of theta and r.")
-        v = draw_like("gaussian", jax.random.key(0), jax.eval_shape(lambda: z))
+        v = probe(0, z)
         turned = {"theta": jax.tree.map(jnp.negative, v["r"]), "r": v["theta"]}
         off = ravel(dynamics.Q.mv(z, v)) - ravel(turned)
-        is_canonical = isinstance(off, jax.core.Tracer) or bool(jnp.all(jnp.abs(off) < 1e-5))
         turns = any(depends_on(f, name, z) for f in dynamics.Q.functions() for name in z)
-        if not is_zero(dynamics.D) or turns or not is_canonical:
-            raise ValueError(
+        is_constant = is_zero(dynamics.D) and not turns
+        require(
+            is_constant and jnp.all(jnp.abs(off) < 1e-5),
+            lambda: ValueError(
                 "the generalised leapfrog is for Hamiltonian dynamics, with D = 0 and "
                 "Q={('r', 'theta'): 1.0}; these have others. Use EulerMaruyama() where D is invertible."
-            )
+            ),
+        )
 
     def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step later."""

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from fokker._core.required import require
 from fokker._core.state import State, nearest, ravel, unravel
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
@@ -116,14 +117,21 @@ class IsokineticLeapfrog(Correctable):
         f, g = ravel(dynamics.drift(z)), ravel(wanted.drift(z))
         is_isokinetic = jnp.all(jnp.abs(f - g) <= 1e-4 * (1 + jnp.abs(g)))
         is_isokinetic &= is_zero(dynamics.D_field(z) if isinstance(dynamics, SDE) else dynamics.D)
-        if not isinstance(is_isokinetic, jax.core.Tracer) and not bool(is_isokinetic):
-            raise ValueError(
+        require(
+            is_isokinetic,
+            lambda: ValueError(
                 "the isokinetic leapfrog solves du = -(1 - uuᵀ)s∇U/(d - 1) dt without noise, and these "
                 "dynamics are others: make them by fk.dynamics.isokinetic(potential, scale)."
-            )
+            ),
+        )
         speed = jnp.sum(z["u"] ** 2)
-        if not isinstance(speed, jax.core.Tracer) and not abs(float(speed) - 1) < 1e-3:
-            raise ValueError(f"u is a direction, of length 1; its length here is {float(speed) ** 0.5:.3g}.")
+        require(
+            jnp.abs(speed - 1) < 1e-3,
+            lambda speed: ValueError(
+                f"u is a direction, of length 1; its length here is {float(speed) ** 0.5:.3g}."
+            ),
+            speed,
+        )
 
     def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step later; one gradient more than `propose`, as none is known at its start."""

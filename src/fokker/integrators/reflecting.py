@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._core.required import require
 from fokker._core.state import State, as_arrays, same_shapes
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
@@ -60,11 +61,15 @@ class Reflecting(Integrator):
         low, high = self.walls(z["theta"])
         inside = jax.tree.map(lambda x, a, b: jnp.all((a < b) & (a <= x) & (x <= b)), z["theta"], low, high)
         every = jnp.all(jnp.stack(jax.tree.leaves(inside)))
-        if not isinstance(every, jax.core.Tracer) and not bool(every):
-            raise ValueError(
-                f"the initial position lies outside its walls, lower={self.lower} and upper={self.upper}, or "
+        require(
+            every,
+            lambda lower, upper: ValueError(
+                f"the initial position lies outside its walls, lower={lower} and upper={upper}, or "
                 "they leave no room: start inside."
-            )
+            ),
+            self.lower,
+            self.upper,
+        )
 
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """As the integrator's."""

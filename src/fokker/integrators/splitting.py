@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._core.required import require
 from fokker._core.state import State
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
-from fokker.fields import Field, is_zero
+from fokker.fields import Field
+from fokker.fields._blocks import vanishes
 from fokker.integrators._friction import check_friction, friction_rate
 from fokker.integrators._gradient import evaluate, no_force
 from fokker.integrators._integrator import StepInput
@@ -79,11 +81,13 @@ class Splitting(Correctable):
                 "a splitting solves friction and noise exactly and cannot subtract a noise_estimate: use "
                 "SymplecticEuler() or EulerMaruyama() with it."
             )
-        if isinstance(dynamics, Dynamics) and is_zero(dynamics.D):
-            raise ValueError(
+        require(
+            not isinstance(dynamics, Dynamics) or ~vanishes(dynamics.D),
+            lambda: ValueError(
                 "a splitting solves friction and noise exactly, and these dynamics have none: use "
                 "fk.integrators.Leapfrog()."
-            )
+            ),
+        )
         what = "splittings are for dynamics of theta and r, and xi in a thermostat,"
         check_friction(dynamics, z, what, ({"theta", "r"}, {"theta", "r", "xi"}))
         if ("D" in self._word(z)) != ("xi" in z):

@@ -16,7 +16,7 @@ from fokker._core.identity import identity_of
 from fokker._core.labels import check_variable_names, named_leaves
 from fokker._core.parts import sharded
 from fokker._core.rounding import lowered, raised
-from fokker._core.state import as_arrays, is_function, ravel_each
+from fokker._core.state import as_arrays, entry, is_function, ravel_each
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
 from fokker.rows import span
@@ -132,7 +132,7 @@ def check_chains(states: PyTree[Array], target: Target | None) -> None:
         try:
             check_finite_start(U, gradient)
         except ValueError as error:
-            row = unusable_row(target, _of(states.position, chain))
+            row = unusable_row(target, entry(states.position, chain))
             raise ValueError(f"chain {chain + 1} of {len(potentials)}: {row or error}") from error
 
 
@@ -203,12 +203,12 @@ def checked_positions(
     in_blocks = placed if batch_size is None else placed.in_blocks(batch_size)
 
     def check(chain: int, computes: bool = True) -> None:
-        position = _of(positions, chain)
+        position, key = entry((positions, keys[:, 1]), chain)
         identity = identity_of((placed, target, position))
         if identity is not None and identity in _PASSED:
             return
         try:
-            _check(in_blocks, target, transform, position, keys[chain, 1], computes)
+            _check(in_blocks, target, transform, position, key, computes)
         except ValueError as error:
             if isinstance(init, list):
                 raise ValueError(
@@ -256,10 +256,6 @@ def _remember(identity: Hashable | None) -> None:
         del _PASSED[next(iter(_PASSED))]
 
 
-def _of(positions: PyTree[Array], chain: int) -> PyTree[Array]:
-    return jax.tree.map(lambda x: x[chain], positions)
-
-
 def _unconstrained(transform: Target, positions: PyTree[Array]) -> PyTree[Array]:
     return lowered(jax.vmap(transform.unconstrain)(raised(positions)), positions)
 
@@ -283,7 +279,7 @@ def _check(
             jax.eval_shape(lambda theta: target.validate(raised(theta)), position)
     if not placed.holds_potential:
         try:
-            placed.init(position, key=key)
+            placed.check_start(position, key)
         except ValueError as error:
             row = unusable_row(placed.own_target, position) if placed.wants_target else None
             raise (ValueError(row) if row else error) from error

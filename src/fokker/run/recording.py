@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker._core.count import Count
+from fokker._core.state import entry
 from fokker.run.block import Block
 from fokker.run.folder import RunState
 from fokker.run.losses import Loss, blanked, first_unsound
@@ -37,7 +38,7 @@ class Recording:
         self.origin, self.folder = started.origin, started.folder
         self.done, self.losses, self._chain_axis = done, losses, chain_axis
         # A copy, to explain what went wrong: the memory of the states is reused.
-        self._start = jax.tree.map(lambda x: np.array(x[0]), started.states.position)
+        self._start = jax.tree.map(np.array, entry(started.states.position, 0))
         self.problem: str | None = None
         self.draws, self.draws_before = 0, max(0, done - self.plan.burn_in) // self.plan.thin
         self._store: Any = None

@@ -75,6 +75,10 @@ class Sampler(Module):
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> Any:
         """The state to start from, after all checks of it."""
 
+    def check_start(self, position: PyTree[Any], key: Key[Array, ""]) -> None:
+        """Raise where a chain cannot start; by default `init` tells."""
+        self.init(position, key=key)
+
     @abc.abstractmethod
     def draw(self, key: Key[Array, ""], state: PyTree[Array]) -> Any:
         """All the randomness of one step: it depends on the state by its shapes alone."""

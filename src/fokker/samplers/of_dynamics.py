@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import jax
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
+from fokker._core.required import check_compiled
 from fokker._core.state import State, dimension, inner
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._checks import check_semidefinite
@@ -51,6 +52,15 @@ class OfDynamics(Sampler):
     def batches_undivided(self) -> str:
         """Where it was made of dynamics."""
         return "" if self.wants_target else "a sampler made of dynamics computes its gradient itself"
+
+    def check_start(self, position: PyTree[Array], key: Key[Array, ""]) -> None:
+        """As `init`, in one program. What its settings alone tell is looked at before they are traced."""
+        _ = self.placed
+        check_compiled(_init, self, position, key)
+
+
+def _init(sampler: Sampler, position: PyTree[Array], key: Key[Array, ""]) -> None:
+    sampler.init(position, key=key)
 
 
 def name_of(dynamics: Dynamics | SDE | Family) -> str:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import Count, no_steps
 from fokker._core.random import split
+from fokker._core.required import require
 from fokker._core.rounding import Rounding, draw_rounding, is_half, raised, rounded
 from fokker._core.state import State, as_arrays, dimension
 from fokker._core.types import Number
@@ -257,11 +258,14 @@ class Plain(OfDynamics):
         noise = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), like)
         h = step_size_at(self.step_size, no_steps())
         _, shortfall = dynamics.noise(local, noise, h, self.noise_estimate)
-        if not isinstance(shortfall, jax.core.Tracer) and bool(shortfall < 0):
-            raise ValueError(
+        require(
+            ~(shortfall < 0),
+            lambda least: ValueError(
                 "2D - εB̂ is not positive semidefinite at the state given: its least eigenvalue is "
-                f"{float(shortfall):.3g}. Take a smaller step, a larger D, or a smaller noise_estimate."
-            )
+                f"{float(least):.3g}. Take a smaller step, a larger D, or a smaller noise_estimate."
+            ),
+            shortfall,
+        )
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> StepDraws:
         """All the randomness of one step: it depends on the state by its shapes alone."""
@@ -275,7 +279,9 @@ class Plain(OfDynamics):
             key, probe_key, momentum_key = split(key, 3)
         dynamics, z, _ = self._enter(state)
         like = self.integrator.noise_like(dynamics, z, self._drift_noise(dynamics, state))
-        probe = _signs(probe_key, z) if self.gamma == "estimate" else None
+        probe = None
+        if self.gamma == "estimate":
+            probe = draw_like("two-point", probe_key, jax.eval_shape(lambda: z))
         momentum_key = momentum_key if self.resample is not None else None
         return StepDraws(draw_like(self.noise, key, like), probe, momentum_key, rounding)
 
@@ -294,6 +300,7 @@ class Plain(OfDynamics):
             state = state._replace(z=self._with_new_momentum(state.z, draws.key, number))
         h = step_size_at(self.step_size, state.step)
         dynamics, z, chart = self._enter(state)
+        # The noise estimate is from earlier batches: it must not depend on the noise that it compensates.
         step = StepInput(
             dynamics,
             z,
@@ -301,7 +308,6 @@ class Plain(OfDynamics):
             draws.noise,
             h,
             draws.probe,
-            # From earlier batches: the estimate must not depend on the noise that it compensates.
             noise_estimate=self._drift_noise(dynamics, state),
         )
         z, shortfall = self.integrator.advance(step)
@@ -378,8 +384,7 @@ def plain(
 
 def on_variable(name: str, noise_estimate: FieldLike | str | None) -> Any:
     """B̂ of one variable as B̂ of the state; the name of an estimate, or None, unchanged."""
-    is_whole = noise_estimate is None or isinstance(noise_estimate, str)
-    return noise_estimate if is_whole else {(name, name): noise_estimate}
+    return noise_estimate if isinstance(noise_estimate, str | None) else {(name, name): noise_estimate}
 
 
 def as_noise_estimate(value: FieldLike | None) -> Field | None:
@@ -389,12 +394,7 @@ def as_noise_estimate(value: FieldLike | None) -> Field | None:
     return symmetric(value) if isinstance(value, Mapping) else as_field(value)
 
 
-def _signs(key: Key[Array, ""], z: State) -> State:
-    return draw_like("two-point", key, jax.eval_shape(lambda: z))
-
-
 def _trace(field: Field, z: State) -> Array:
-    diagonal = field.diagonal(z)
-    if diagonal is None:
+    if (diagonal := field.diagonal(z)) is None:
         return jnp.trace(field.as_matrix(z))
     return jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, diagonal))

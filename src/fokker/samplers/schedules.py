@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.count import Count, StepNumber
+from fokker._core.required import check_compiled, require
 from fokker._core.state import as_arrays
 from fokker._core.types import Number
 
@@ -102,9 +103,18 @@ def check_step_size(step_size: StepSize) -> Any:
     if step_size is None:
         raise ValueError(f"the step size is a number, a schedule or {AUTOMATIC!r}, not None.")
     step = step_size if callable(step_size) else as_arrays(step_size)
-    first = step(StepNumber.of(0)) if callable(step) else step
-    if not isinstance(first, jax.core.Tracer) and not np.all(
-        np.isfinite(np.asarray(first)) & (np.asarray(first) > 0)
-    ):
-        raise ValueError(f"the step size must be a positive number; {first} was given.")
+    check_compiled(_check_first, step) if callable(step) else _check_positive(step)
     return step
+
+
+def _check_first(schedule: Schedule) -> None:
+    _check_positive(schedule(StepNumber.of(0)))
+
+
+def _check_positive(step_size: Any) -> None:
+    xp = jnp if isinstance(step_size, jax.core.Tracer) else np
+    require(
+        xp.all(xp.isfinite(step_size) & (xp.asarray(step_size) > 0)),
+        lambda first: ValueError(f"the step size must be a positive number; {first} was given."),
+        step_size,
+    )

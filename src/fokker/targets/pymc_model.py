@@ -87,7 +87,10 @@ class PyMCTarget(Target):
 
     def validate(self, y: PyTree[Array]) -> None:
         """Raise unless the density is finite at y."""
-        check_number(lambda y: -self.potential(y), y, "the model's log density")
+        check_number(self._log_density, y, "the model's log density")
+
+    def _log_density(self, y: PyTree[Array]) -> Array:
+        return -self.potential(y)
 
     def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
         """The deterministic variables at theta."""

@@ -114,7 +114,10 @@ class StanTarget(Target):
             raise ValueError(
                 f"y has the shape {jnp.shape(y)}; the program has {self.dimension} unconstrained parameters."
             )
-        check_number(lambda y: -self.potential(y), y, "the program's log density")
+        check_number(self._log_density, y, "the program's log density")
+
+    def _log_density(self, y: PyTree[Array]) -> Array:
+        return -self.potential(y)
 
     def init(self, key: Key[Array, ""]) -> dict[str, Array]:
         """A theta to start from, uniform in the unconstrained space: `fk.sample(…, init=target.init)`."""

@@ -13,6 +13,7 @@ from jaxtyping import Array, ArrayLike, Key, PyTree
 from fokker._core.draws import at_draws, with_draw_keys
 from fokker._core.labels import NO_LABELS, Labels
 from fokker._core.module import Module
+from fokker._core.required import check_compiled, require
 from fokker._core.state import as_arrays, describe_shapes, nearest
 from fokker._core.tracing import TRACING_ERRORS, untraceable
 from fokker.rows import size_of, span, stream_of
@@ -316,9 +317,18 @@ def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, 
             f"{name} must return one number, not {describe_shapes(shape)}. Sum over what it returns; the "
             "library itself sums over the data."
         )
+    check_compiled(_check_finite, name, function, theta, *rest)
+
+
+def _check_finite(
+    name: str, function: Callable[..., Any], theta: PyTree[Array], *rest: PyTree[Array]
+) -> None:
     value = function(theta, *rest)
-    if not isinstance(value, jax.core.Tracer) and not bool(jnp.isfinite(value)):
-        raise ValueError(
+    require(
+        jnp.isfinite(value),
+        lambda value: ValueError(
             f"{name} is {float(value)} at the initial position. Start inside the support of the target: give "
             "another init, or draw one for each chain, as in init=lambda key: jax.random.normal(key, shape)."
-        )
+        ),
+        value,
+    )
