@@ -93,8 +93,8 @@ bench-topics: $(INSTALLED)  ## topics against tomotopy on NIPS and AP (FOKKER_DA
 
 bench-models: $(INSTALLED)  ## error and calibration of networks and ratings, against what others use
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench,optax]'
-	$(BIN)/python benchmarks/models.py
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/ratings.py
+	$(BIN)/python benchmarks/models.py --write docs/networks.md
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/ratings.py --write docs/factorisation.md
 
 $(VENV)/.docs: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'

@@ -5,7 +5,8 @@ N = 1,000,000 rows, 50 coefficients, batches of 100, one chain. BlackJAX is driv
 Its SGHMC takes ten updates a step on one batch; they are counted as ten. (With one, the gradient has no
 influence on the position that it returns, and the compiler leaves it out.) Fokker is driven by `fk.sample`,
 once with its default batches (windows of a shuffled copy) and once with independent rows gathered by index,
-as the peers do. Ratios are of speeds, Fokker's over the peer's, medians of runs taken in turns in this one
+as the peers do, and with windows that ten steps share, as ten updates of BlackJAX's SGHMC share
+a batch. Ratios are of speeds, Fokker's over the peer's, medians of runs taken in turns in this one
 process. Fokker's rate is that of the additional steps of a longer run over a shorter one, so that
 compilation, which the peers' figures leave out too, does not count. Run with `make bench`.
 """
@@ -42,7 +43,7 @@ def make_data() -> dict[str, jax.Array]:
     return {"x": x, "y": y.astype(jnp.float32)}
 
 
-def fokker_seconds(target, sampler, steps, batches):
+def fokker_seconds(target, sampler, steps, batches, repeats=1):
     """Seconds for `steps` further steps of the library's own runner."""
 
     def run(number):
@@ -56,6 +57,7 @@ def fokker_seconds(target, sampler, steps, batches):
             thin=10,
             batch_size=BATCH,
             batches=batches,
+            batch_repeats=repeats,
             progress=False,
         )
         return time.perf_counter() - start
@@ -164,13 +166,14 @@ def main() -> None:
                 (
                     fokker_seconds(target, ours[name], steps, None) / steps,
                     fokker_seconds(target, ours[name], steps, "replacement") / steps,
+                    fokker_seconds(target, ours[name], steps, None, 10) / steps,
                     seconds(loop) / slow,
                     seconds(scan) / steps,
                     seconds(lambda: _numba_sghmc(x, y, steps, h, friction)) / steps,
                 )
             )
-        window, gathered, *peers = (statistics.median(column) for column in zip(*times, strict=True))
-        for kind, mine in (("window", window), ("replacement", gathered)):
+        window, gathered, shared, *peers = (statistics.median(column) for column in zip(*times, strict=True))
+        for kind, mine in (("window", window), ("replacement", gathered), ("window of 10 steps", shared)):
             ratios = [f"{peer / mine:.2f}" for peer in peers]
             table.add_row(name, kind, f"{1 / mine:,.0f}", *ratios[:2], ratios[2] if name == "sghmc" else "")
     console.print(table)

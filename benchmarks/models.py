@@ -3,15 +3,17 @@
 Networks: the default `fk.models.Network`, its draws without calibration, and AdamW with a learning rate
 that decays to zero, one network and the mean of five, all with the same layers. Rows are split 60/20/20: the
 second part chooses the decay of AdamW, then all methods fit the first two, and the test rows are seen once.
-Methods are run in turns in one process, and times are of its CPU. The table is in the form of the documents.
+Methods are run in turns in one process, and times are of its CPU. The table is in the form of the documents;
+`--write` puts it into a page, between the marks `<!-- models -->` and `<!-- end -->`.
 """
 
 import argparse
 import importlib.metadata
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +26,7 @@ import fokker as fk
 from fokker.models.network.evaluation import evaluate_classes
 from fokker.models.network.metrics import Calibration
 from fokker.models.network.networks import Perceptron, perceptron_start
+from pages import write_between
 
 DECAYS, MEMBERS, STEPS, BATCH = (0.01, 0.1, 0.3, 1.0), 5, 3000, 100
 Rows = tuple[np.ndarray, np.ndarray]
@@ -239,25 +242,28 @@ def compared(task: tuple[str, int]) -> dict[str, tuple[float, ...]]:
     return (classification if task[0] in CLASSES else regression)(*task)
 
 
-def networks(names: list[str], seeds: int, processes: int) -> None:
-    """One table for all sets: means over the seeds, with standard errors."""
-    header = "error or RMSE | NLL | ECE, or miss of 90 % intervals | CPU seconds"
-    print(f"\n| | | {header} |\n| --- | --- | --- | --- | --- | --- |", flush=True)
+def networks(names: list[str], seeds: int, processes: int) -> Iterator[str]:
+    """The lines of one table for all sets: means over the seeds, with standard errors."""
+    yield "| | | error or RMSE | NLL | ECE, or miss of 90 % intervals | CPU seconds |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     tasks = [(name, seed) for name in names for seed in range(seeds)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         results = pool.imap(compared, tasks) if processes > 1 else map(compared, tasks)
         for name in names:
-            print_rows(name, [next(results) for _ in range(seeds)])
+            yield from rows_of(name, [next(results) for _ in range(seeds)])
 
 
-def print_rows(name: str, results: list[dict[str, tuple[float, ...]]]) -> None:
-    """The rows of one set, a row for each method."""
+def rows_of(name: str, results: list[dict[str, tuple[float, ...]]]) -> Iterator[str]:
+    """The rows of one set, a row for each method; of one split without standard errors."""
     for method in results[0]:
         values = [result[method] for result in results]
-        mean, error = np.mean(values, 0), np.std(values, 0, ddof=1) / len(values) ** 0.5
-        shown = [f"{m:.4f} ± {e:.4f}" for m, e in zip(mean[:3], error[:3], strict=True)]
+        mean = np.mean(values, 0)
+        shown = [f"{m:.4f}" for m in mean[:3]]
+        if len(values) > 1:
+            errors = np.std(values, 0, ddof=1) / len(values) ** 0.5
+            shown = [f"{m} ± {e:.4f}" for m, e in zip(shown, errors[:3], strict=True)]
         seconds = "" if np.isnan(mean[3]) else f"{mean[3]:.0f}"
-        print(f"| {name} | {method} | {' | '.join(shown)} | {seconds} |", flush=True)
+        yield f"| {name} | {method} | {' | '.join(shown)} | {seconds} |"
 
 
 def main() -> None:
@@ -268,12 +274,17 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--processes", type=int, default=1, help="splits of networks at a time")
+    parser.add_argument("--write", type=Path, help="the page that the table is put into")
     options = parser.parse_args()
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("jax", "optax", "scikit-learn")
     )
-    print(f"{versions}; {options.seeds} seeds")
-    networks(options.sets, options.seeds, options.processes)
+    lines = [f"{versions}; seeds: {options.seeds}.", ""]
+    print("\n".join(lines), flush=True)
+    for line in networks(options.sets, options.seeds, options.processes):
+        print(line, flush=True)
+        lines.append(line)
+    write_between(options.write, "models", "\n".join(lines))
 
 
 if __name__ == "__main__":

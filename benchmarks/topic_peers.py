@@ -32,11 +32,11 @@ from fokker.corpora import Documents
 from fokker.models.topics.coherence import npmi
 from fokker.models.topics.evaluate import perplexity
 from fokker.models.topics.model import top_words
+from pages import write_between
 from topic_priors import CORPORA, split_corpus
 
 NUMBERS, STATES, INTERVAL, COMPARED_SWEEPS = (20, 50), 20, 100, 1_000
 ALPHA = 0.01
-MARKS = ("<!-- topic_peers -->", "<!-- end -->")
 
 
 class Score(NamedTuple):
@@ -170,14 +170,8 @@ def main() -> None:
             lines += rows
     note = f"Means over {given.seeds} seeds; {versions()}."
     print(note)
-    if given.write is not None:
-        text = given.write.read_text(encoding="utf-8")
-        before, rest = text.split(MARKS[0])
-        after = rest.split(MARKS[1], 1)[1]
-        table = "\n".join(lines)
-        given.write.write_text(
-            f"{before}{MARKS[0]}\n\n{table}\n\n{note}\n\n{MARKS[1]}{after}", encoding="utf-8"
-        )
+    table = "\n".join(lines)
+    write_between(given.write, "topic_peers", f"{table}\n\n{note}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from mutations._mutation import Mutation
 MUTATIONS = [
     Mutation(
         "run/ahead.py",
-        "epoch, position = self.batches.place(piece.first)",
+        "epoch, position = self.batches.place(first)",
         "epoch, position = self.batches.place(0)",
         "every block reads the rows of the first epoch's start",
         ("rows::a_run_from_a_file_goes_on_in_its_folder",),
@@ -75,7 +75,7 @@ MUTATIONS = [
     ),
     Mutation(
         "run/ahead.py",
-        "self._give_back(piece.first, values, numbers, range(piece.steps * self.rows[0]))",
+        "self._give_back(first, values, numbers, range((whole - first) * self.rows[0]))",
         "pass",
         "batches of a generator that were read ahead of an interruption are lost",
         ("broken_data::a_generator_goes_on_after_an_interruption_to_the_bit",),
@@ -89,7 +89,7 @@ MUTATIONS = [
     ),
     Mutation(
         "run/ahead.py",
-        "            out if out.dtype == dtype else np.empty((steps, *out.shape[1:]), dtype)\n",
+        "            out if out.dtype == dtype else np.empty((number, *out.shape[1:]), dtype)\n",
         "            out\n",
         "numbers of a stream that do not fit into 32 bits are changed in silence",
         ("broken_data::batches_after_one_that_cannot_be_used_are_given_back",),

@@ -91,8 +91,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/lockstep.py",
-        "arrays: Any = (Count.on_host(piece.first), draws,",
-        "arrays: Any = (Count.on_host(0), draws,",
+        "first, number = Count.on_host(piece.first), Count.on_host(batch)",
+        "first, number = Count.on_host(0), Count.on_host(batch)",
         "every block has the noise of the first",
         _CHUNK,
     ),

@@ -58,6 +58,7 @@ OTHERS = {
     "warm_up": 30,
     "batch_size": 5,
     "batches": "reshuffle",
+    "batch_repeats": 2,
     "seed": 1,
     "temperature": 2.0,
     "keep": "moments",
@@ -132,7 +133,9 @@ def two_chains():
     return fk.sample(NORMAL, fk.samplers.sgld(0.1), **SHARED)
 
 
-@pytest.mark.parametrize("name", sorted(set(OTHERS) - {"steps", "warm_up", "batch_size", "batches"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(OTHERS) - {"steps", "warm_up", "batch_size", "batches", "batch_repeats"})
+)
 def test_a_trace_goes_on_with_its_own_settings_alone(two_chains, name):
     options = {**SHARED, "steps": 8, name: OTHERS[name]}
     with pytest.raises(ValueError, match=f"resume is of another run: {name} is .*, and was .*trace.rerun"):

@@ -133,6 +133,7 @@ def sample(
     thin: Annotated[int, option("Keep every n-th step.")] = 1,
     chains: Annotated[int, option("The number of chains.")] = 4,
     batch_size: Annotated[int | None, option("Rows of data per step. Default: all.")] = None,
+    batch_repeats: Annotated[int, option("Steps in a row that share a batch.")] = 1,
     gradient: Annotated[str, option(_GRADIENT, "minibatch|control-variates")] = "minibatch",
     temperature: Annotated[float, option("The temperature T of exp(-U/T).")] = 1.0,
     seed: Seed = 0,

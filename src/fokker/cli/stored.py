@@ -24,7 +24,9 @@ MODEL_OPTIONS = (
 )
 _OPTION_TYPES: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("source", "sampler", "init", "start", "gradient", "quantiles"), str),
-    **dict.fromkeys(("steps", "burn_in", "warm_up", "thin", "chains", "batch_size", "seed"), int),
+    **dict.fromkeys(
+        ("steps", "burn_in", "warm_up", "thin", "chains", "batch_size", "batch_repeats", "seed"), int
+    ),
     **dict.fromkeys(("data", "columns", "mode"), list),
     **dict.fromkeys(("categories", "settings"), dict),
     "step_size": (int, float, str),

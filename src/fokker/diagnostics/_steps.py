@@ -75,18 +75,25 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     states = trace.state
     if trace.losses:
         states = jax.tree.map(lambda x: x[np.asarray(trace.chains)], states)
-    share = gradient_noise_share(sampler, states, trace.origin.batches, positions=_recent_positions(trace))
+    share = gradient_noise_share(
+        sampler,
+        states,
+        trace.origin.batches,
+        positions=_recent_positions(trace),
+        repeats=trace.origin.batch_repeats,
+    )
     if share is None:
         return []
     checks["gradient noise over injected noise"] = share
+    fewer_repeats = "" if trace.origin.batch_repeats == 1 else "a smaller batch_repeats, "
     if share <= _SHARE or sampler.absorbs_noise(trace.state):
         return []
     return [
         Finding(
             care_or_bad(not share <= _SHARE_BAD),
             f"the noise of the minibatches is {share:.2g} times the injected noise and widens the "
-            "distribution: take smaller steps, larger batches, control variates, a noise_estimate, or a "
-            "thermostat",
+            f"distribution: take smaller steps, larger batches, {fewer_repeats}control "
+            "variates, a noise_estimate, or a thermostat",
             Cause.LARGE_STEPS,
         )
     ]

@@ -12,13 +12,15 @@ from fokker.samplers import Sampler
 
 
 def gradient_noise_share(
-    sampler: Sampler, states: Any, batches: Any, seed: int = 0, positions: Any = None
+    sampler: Sampler, states: Any, batches: Any, seed: int = 0, positions: Any = None, repeats: int = 1
 ) -> float | None:
     r"""ε tr B̂ / 2T tr D over the chains' states: the ratio of minibatch noise to injected noise, in variance.
 
     B̂ is the covariance of the drift (`fk.Dynamics.drift_noise`), from the spread of the gradients of single
     data in one batch per chain. None if it is unknown: without minibatches, or to the sampler. `positions`,
-    chain × draw: where gradients are taken, and averaged over; by default the states'.
+    chain × draw: where gradients are taken, and averaged over; by default the states'. `repeats`: how many
+    steps share a batch. They add its noise up, r steps r² times the variance of one: as much as that of r
+    times B̂ in each, where the chain moves little meanwhile.
     """
     if batches is None or batches.batch_size < 2 or not sampler.wants_target:
         return None
@@ -31,7 +33,7 @@ def gradient_noise_share(
     if variances is None:
         return None
     minibatch, injected = variances
-    return float(jnp.mean(minibatch) / jnp.mean(injected))
+    return float(repeats * jnp.mean(minibatch) / jnp.mean(injected))
 
 
 @eqx.filter_jit

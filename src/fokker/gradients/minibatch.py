@@ -26,6 +26,8 @@ class Estimator(Module):
 
     # Whether `update` makes passes over all the data.
     reads_all_data: ClassVar[bool] = False
+    # Whether baselines are of the rows of earlier batches, so that a batch must be independent of these.
+    remembers_rows: ClassVar[bool] = False
     # Steps after which the centre of its baselines moves; None where they have no centre that moves.
     every: ClassVar[int | None] = None
 

@@ -26,6 +26,8 @@ class _Table(NamedTuple):
 class SAGA(Estimator):
     """b_i is the gradient of row i at the position where the chain last used that row."""
 
+    remembers_rows = True
+
     def init(self, target: TargetWithData, theta: PyTree[Array]) -> _Table:
         """The gradients of all rows at the first position."""
         numbers = target.size * dimension(theta)

@@ -1,6 +1,7 @@
 """Reading ahead: while a block of steps is computed, a thread reads the rows of the next one."""
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -66,27 +67,31 @@ class ReadAhead:
     """Rows of block after block, each read by a thread while the block before it is computed.
 
     Which rows they are does not depend on this: the batches are those of the same data in memory. `capacity`
-    is the most steps of a block; arrays have room for so many, so that one program serves all blocks.
+    is the most steps of a block; arrays have room for all their batches, of which each is used by `repeats`
+    steps, so that one program serves all blocks.
     """
 
     def __init__(
         self,
         data: PyTree[Any],
         batches: BatchScheme,
+        repeats: int,
         keys: Key[Array, " chains"],
         total: int,
         choose: Choose,
         devices: Devices,
     ) -> None:
         self.batches, self.keys, self.total, self.choose = batches, keys, total, choose
-        self.devices = devices
+        self.devices, self.repeats = devices, repeats
         self.structure = jax.tree.structure(data, is_leaf=is_source)
         self.stream = stream_of(data)
         # What is on the device is taken on the host too, with the rest.
         self.leaves: list[Any] = [leaf if is_source(leaf) else np.asarray(leaf) for leaf in leaves(data)]
         self.rows = (keys.shape[0], batches.batch_size)
         per_step = sum(x.nbytes // len(x) for x in self.leaves) * self.rows[0] * self.rows[1]
-        self.capacity = max(1, min(_STEPS, _BYTES // max(1, per_step)))
+        self._room = max(min(2, repeats), min(_STEPS, _BYTES // max(1, per_step)))
+        # Wherever in its batch a block begins.
+        self.capacity = (self._room - 1) * repeats + 1
         self._stream_batches: Iterator[StreamBatch] | None = None
         self._problem: RowsError | None = None
         self._next: Future[_Reading] | None = None
@@ -107,26 +112,27 @@ class ReadAhead:
         if self._next is None or self._next.cancelled() or self._next.exception() is not None:
             return
         piece, _, values, numbers = self._next.result()
-        self._give_back(piece.first, values, numbers, range(piece.steps * self.rows[0]))
+        first, whole = piece.first // self.repeats, piece.end // self.repeats
+        self._give_back(first, values, numbers, range((whole - first) * self.rows[0]))
 
-    def _chain_of(self, step: int, place: int) -> int:
-        """The chain that takes the batch at this place among those of a step.
+    def _chain_of(self, batch: int, place: int) -> int:
+        """The chain that takes the one at this place among the batches of a step, all with one number.
 
-        It changes from step to step as if at random: of a stream that repeats itself a chain would otherwise
-        see the same share of the data again and again.
+        It changes from batch to batch as if at random: of a stream that repeats itself a chain would
+        otherwise see the same share of the data again and again.
         """
-        mixed = hashlib.blake2b(step.to_bytes(8, "little"), digest_size=4).digest()
+        mixed = hashlib.blake2b(batch.to_bytes(8, "little"), digest_size=4).digest()
         return (place + int.from_bytes(mixed, "little")) % self.rows[0]
 
-    def _batch(self, step: int, values: list[np.ndarray], numbers: list[int], i: int) -> StreamBatch:
-        """Batch `i` of a block, in the stream's order; `step`: its first step."""
+    def _batch(self, first: int, values: list[np.ndarray], numbers: list[int], i: int) -> StreamBatch:
+        """Batch `i` of a block, in the stream's order; `first`: the number of its first one."""
         t, place = divmod(i, self.rows[0])
-        chain = self._chain_of(step + t, place)
+        chain = self._chain_of(first + t, place)
         return StreamBatch(numbers[i], [x[t, chain] for x in values])
 
     def _give_back(
         self,
-        step: int,
+        first: int,
         values: list[np.ndarray],
         numbers: list[int],
         which: Iterable[int],
@@ -134,44 +140,54 @@ class ReadAhead:
     ) -> None:
         """Return these batches of a block to the stream; `discarded`: how many others nobody can use."""
         if self.stream is not None:
-            batches = [self._batch(step, values, numbers, i) for i in which]
+            batches = [self._batch(first, values, numbers, i) for i in which]
             self.stream.give_back(batches, discarded)
+            if self.stream.repeats and self._stream_batches is not None:
+                self._stream_batches = itertools.chain(batches, self._stream_batches)
 
     def _read(self, first: int, steps: int | None) -> _Reading:
         if self._problem is not None:
             raise self._problem
         piece = self.choose(first, steps)
         chains, rows_of_batch = self.devices.box(*self.rows)
-        shape = (self.capacity, chains.stop - chains.start, rows_of_batch.stop - rows_of_batch.start)
+        shape = (self._room, chains.stop - chains.start, rows_of_batch.stop - rows_of_batch.start)
         values = [aligned((*shape, *leaf.shape[1:]), leaf.dtype) for leaf in self.leaves]
         rows: Any = None
         numbers: list[int] = []
         if self.stream is not None:
-            numbers, read_steps = self._read_stream(first, piece.steps, values)
-            piece = piece.cut(read_steps)
-            # Where the stream ended within a draw, the whole draws alone are steps of this block.
-            unused = range(piece.steps * self.rows[0], read_steps * self.rows[0])
-            self._give_back(first, values, numbers, unused)
+            batch = first // self.repeats
+            numbers, whole = self._read_stream(batch, self._number_of(piece), values)
+            piece = piece.cut((batch + whole) * self.repeats - first)
+            # Where the stream ended within a draw, the whole draws alone are steps of this block. The next
+            # one begins with the last batch of this, where steps of it are left.
+            unused = range((piece.end // self.repeats - batch) * self.rows[0], whole * self.rows[0])
+            self._give_back(batch, values, numbers, unused)
         else:
             rows = self._read_rows(piece, values)
         read = self.devices.read(rows, jax.tree.unflatten(self.structure, values), *self.rows)
         return _Reading(piece, read, values, numbers)
 
+    def _number_of(self, piece: Piece) -> int:
+        """How many batches the steps of a block use."""
+        return -(-piece.end // self.repeats) - piece.first // self.repeats
+
     def _read_rows(self, piece: Piece, values: list[np.ndarray]) -> Any:
-        epoch, position = self.batches.place(piece.first)
+        first, number = piece.first // self.repeats, self._number_of(piece)
+        epoch, position = self.batches.place(first)
         place = (Count.of(epoch), jnp.uint32(position))
-        rows, numbers = rows_of_steps(self.batches, self.keys, Count.of(piece.first), place, self.capacity)
+        rows, numbers = rows_of_steps(self.batches, self.keys, Count.of(first), place, self._room)
         # Of a mesh of many processes this one reads its own chains and rows alone.
-        wanted = np.asarray(numbers)[: piece.steps, *self.devices.box(*self.rows)]
+        wanted = np.asarray(numbers)[:number, *self.devices.box(*self.rows)]
         for leaf, out in zip(self.leaves, values, strict=True):
             if is_source(leaf):
-                leaf.read(wanted, out[: piece.steps])
+                leaf.read(wanted, out[:number])
             else:
-                np.take(leaf, wanted, axis=0, out=out[: piece.steps], mode="clip")
+                np.take(leaf, wanted, axis=0, out=out[:number], mode="clip")
         return rows
 
-    def _read_stream(self, first: int, steps: int, values: list[np.ndarray]) -> tuple[list[int], int]:
-        """Read the batches of `steps` steps of all chains: their numbers, and how many steps they are for.
+    def _read_stream(self, first: int, number: int, values: list[np.ndarray]) -> tuple[list[int], int]:
+        """Read `number` batches, from that of the number `first` on, for all chains: their numbers in the
+        stream, and how many could be read.
 
         Per batch no more is done than to copy it: the values of all are checked together.
         """
@@ -181,18 +197,18 @@ class ReadAhead:
             self._stream_batches = self.stream.batches(first * chains)
         # In the types of the stream, as wide ones are checked before they are rounded.
         read = [
-            out if out.dtype == dtype else np.empty((steps, *out.shape[1:]), dtype)
+            out if out.dtype == dtype else np.empty((number, *out.shape[1:]), dtype)
             for out, dtype in zip(values, self.stream.dtypes, strict=True)
         ]
         numbers: list[int] = []
         try:
-            for step in range(steps):
-                chain = self._chain_of(first + step, 0)
+            for i in range(number):
+                chain = self._chain_of(first + i, 0)
                 for _ in range(chains):
-                    number, batch = next(self._stream_batches)
+                    name, batch = next(self._stream_batches)
                     for x, out in zip(batch, read, strict=True):
-                        out[step, chain] = x
-                    numbers.append(number)
+                        out[i, chain] = x
+                    numbers.append(name)
                     chain = (chain + 1) % chains
         except RowsError as problem:
             self._problem = problem
@@ -201,7 +217,7 @@ class ReadAhead:
         with np.errstate(all="ignore"):  # of what is not filled
             for x, out in zip(read, values, strict=True):
                 if x is not out:
-                    out[:steps] = x
+                    out[:number] = x
         # A step needs a batch for each chain.
         whole = whole if bad is None else bad // chains
         unused = [i for i in range(whole * chains, len(numbers)) if i != bad]
@@ -211,13 +227,13 @@ class ReadAhead:
             raise self._problem
         return numbers, whole
 
-    def _first_bad(self, first: int, read: list[np.ndarray], numbers: list[int], steps: int) -> int | None:
-        """The first batch of these steps with a value that cannot be used, which is noted as the problem."""
+    def _first_bad(self, first: int, read: list[np.ndarray], numbers: list[int], whole: int) -> int | None:
+        """The first of these batches with a value that cannot be used, which is noted as the problem."""
         assert self.stream is not None
         try:
-            self.stream.check(StreamBatch(0, [x[:steps] for x in read]))
+            self.stream.check(StreamBatch(0, [x[:whole] for x in read]))
         except RowsError:
-            for i in range(steps * self.rows[0]):
+            for i in range(whole * self.rows[0]):
                 try:
                     self.stream.check(self._batch(first, read, numbers, i))
                 except RowsError as problem:

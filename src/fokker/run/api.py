@@ -57,6 +57,7 @@ def sample(
     warm_up: int | None = Options.warm_up,
     batch_size: int | None = Options.batch_size,
     batches: BatchKind | None = Options.batches,
+    batch_repeats: int = Options.batch_repeats,
     gradient: Estimator | None = Options.gradient,
     seed: int = Options.seed,
     key: Key[Array, ""] | None = Options.key,
@@ -106,6 +107,8 @@ def sample(
       replacement" or "reshuffle" (`fokker.batches.Batches`); "blocks" (the default for large compressed
       files, and files larger than half of the memory: `fokker.batches.BlockBatches`); or a score for every
       datum, to draw with probabilities proportional to the scores (`fokker.batches.WeightedBatches`).
+    - `batch_repeats`: how many steps in a row share a batch: step t has batch t // `batch_repeats`. Fewer
+      rows are fetched, and the noise of minibatches counts up to so many times (docs/sampling.md).
     - `gradient`: the estimator that the batches are put into, one of `fk.gradients`.
     - `seed`: of all random numbers.
     - `key`: a key of JAX, in the place of the seed.
@@ -156,6 +159,7 @@ def tune(
     steps: int = TRIED,
     batch_size: int | None = Options.batch_size,
     batches: BatchKind | None = Options.batches,
+    batch_repeats: int = Options.batch_repeats,
     gradient: Estimator | None = Options.gradient,
     seed: int = Options.seed,
     key: Key[Array, ""] | None = Options.key,
@@ -189,8 +193,8 @@ def tune(
       dynamics at `init`.
     - `frictions`: those to try; without them four below the rate of that time scale.
     - `steps`: of the first trials.
-    - `batch_size`, `batches`, `gradient`, `seed`, `key`, `temperature`, `progress`, `precision`: as for
-      `fk.sample`.
+    - `batch_size`, `batches`, `batch_repeats`, `gradient`, `seed`, `key`, `temperature`, `progress`,
+      `precision`: as for `fk.sample`.
 
     Returns a `fk.Tuning`: its `.sampler` is the one chosen, and `print(tuning)` shows what was tried.
     """

@@ -55,6 +55,7 @@ class Options:
     warm_up: int | None = field(default=None, metadata=_stored(int, _NOTHING))
     batch_size: int | None = field(default=None, metadata=_stored(int, _NOTHING))
     batches: BatchKind | None = field(default=None, metadata=_stored(str, _NOTHING))
+    batch_repeats: int = field(default=1, metadata=_stored(int))
     gradient: Estimator | None = None
     seed: int = field(default=0, metadata=_stored(int, _NOTHING))
     key: Key[Array, ""] | None = field(default=None, metadata=_stored(list, _NOTHING))
@@ -73,6 +74,7 @@ class Options:
         check_temperature(self.temperature)  # type: ignore[arg-type]
         if self.batch_size is not None:
             check_whole("batch_size", self.batch_size)
+        check_whole("batch_repeats", self.batch_repeats)
 
     @property
     def folder(self) -> Path | None:
@@ -134,3 +136,8 @@ class Origin:
     call: Call | None = None
     notes: tuple[str, ...] = ()
     one_start: bool = False
+
+    @property
+    def batch_repeats(self) -> int:
+        """How many steps share a batch."""
+        return 1 if self.call is None else self.call.options.batch_repeats

@@ -112,7 +112,9 @@ def _with_burn_in(call: Call, sampler: Any, **options: Any) -> Call:
 
 def _with_all_rows(call: Call, sampler: Any) -> Call:
     """A batch as large as the data is all of them, however it is drawn."""
-    options = {} if call.options.batch_size is None else {"batch_size": None, "batches": None}
+    options = (
+        {} if call.options.batch_size is None else {"batch_size": None, "batches": None, "batch_repeats": 1}
+    )
     return _with(call, sampler, **options)
 
 

@@ -42,25 +42,30 @@ _PLACES = 2**31
 class Task(NamedTuple):
     """The steps of one block: `draws` times `thin` steps, the first of them number `first` of the run.
 
-    `place`: epoch and position in it at which the batches of reshuffled data continue. `keeps`: whether
-    the moments include these draws, which they do not in burn-in. None of these values is compiled in.
-    `read`: the rows of the data of every step, by step and chain, if they were read from a file before.
+    `keeps`: whether the moments include these draws, which they do not in burn-in. `batch`: the number of the
+    batch of the first step; `place`: epoch and position in it at which that batch starts; `used`: how many
+    steps before this block had it too. None of these values is compiled in. `read`: the rows of the data of
+    every batch, by batch and chain, if they were read from a file before.
     """
 
     first: Count
     draws: Int[Array, ""]
     thin: Int[Array, ""]
     keeps: Bool[Array, ""]
+    batch: Count
     place: tuple[Count, Array]
+    used: Int[Array, ""]
     read: Read | None = None
 
     @classmethod
-    def of(cls, piece: Piece, batches: BatchScheme | None, read: Read | None) -> "Task":
+    def of(cls, piece: Piece, batches: BatchScheme | None, repeats: int, read: Read | None) -> "Task":
         """The task of a block, in arrays of NumPy: to place each on an accelerator would wait for it."""
-        epoch, position = (0, 0) if batches is None else batches.place(piece.first)
-        draws, thin = (np.asarray(number, np.int32) for number in (piece.draws, piece.thin))
+        batch, used = divmod(piece.first, repeats)
+        epoch, position = (0, 0) if batches is None else batches.place(batch)
+        draws, thin, used_steps = (np.asarray(number, np.int32) for number in (piece.draws, piece.thin, used))
         place = (Count.on_host(epoch), np.asarray(position, np.uint32))
-        arrays: Any = (Count.on_host(piece.first), draws, thin, np.asarray(piece.is_kept), place, read)
+        first, number = Count.on_host(piece.first), Count.on_host(batch)
+        arrays: Any = (first, draws, thin, np.asarray(piece.is_kept), number, place, used_steps, read)
         return cls(*arrays)
 
 
@@ -100,12 +105,14 @@ class Form(NamedTuple):
     which on a CPU is faster for small states; on an accelerator, and for large states, it would go through
     memory twice. `known`: whether the inner loop always takes all its steps, the surplus ones without effect.
     `each_step`: whether a draw is written at each of its steps, the last overwriting the others, or once.
+    `repeats`: how many steps share a batch.
     """
 
     length: int
     ahead: bool
     known: bool
     each_step: bool
+    repeats: int = 1
 
     @classmethod
     def of(cls, states: PyTree[Array], thin: int, rows: int, is_cpu: bool) -> "Form":
@@ -132,7 +139,7 @@ class Lockstep:
         plan, sampler, states = started.ready.plan, started.ready.placed, started.states
         self.devices, self.batches, self._choose = plan.devices, plan.batches, choose
         self.rows, self.most = _room(started, is_cpu), plan.steps.chunk
-        keys = plan.keys[:, 2]
+        keys, self._repeats = plan.keys[:, 2], plan.options.batch_repeats
         self._ahead: ReadAhead | None = None
         # WindowBatches has its own copy of the data; what is read comes with each block.
         data, rows = None, 0
@@ -141,11 +148,14 @@ class Lockstep:
             rows = self.batches.batch_size // self.devices.parts
             if is_read(plan.target.data, self.batches):
                 total = plan.steps.total
-                self._ahead = ReadAhead(plan.target.data, self.batches, keys, total, choose, self.devices)
+                self._ahead = ReadAhead(
+                    plan.target.data, self.batches, self._repeats, keys, total, choose, self.devices
+                )
                 self.most = min(self.most, self._ahead.capacity)
             elif not isinstance(self.batches, WindowBatches):
                 data = plan.target.data
         form = Form.of(self.devices.shapes_of_one(states), plan.steps.thin, rows, is_cpu)
+        form = form._replace(repeats=self._repeats)
         shared, batches = self.devices.share(sampler, self.batches)
         by_chain, data = self.devices.by_chain(keys), self.devices.on_all(data)
         self._program = Program(shared, data, batches, by_chain, self.rows, form, self.devices.mesh)
@@ -157,7 +167,7 @@ class Lockstep:
         else:
             # What all processes agreed on, or what is found best when the reading begins.
             piece, read = self._ahead.get(first, steps if self.devices.is_shared else None)
-        task = self.devices.on_all(Task.of(piece, self.batches, read))
+        task = self.devices.on_all(Task.of(piece, self.batches, self._repeats, read))
         chains, sound, out = run_block((self._program, task), chains)
         return chains, Block(piece, *self.devices.gathered((sound, out)))
 
@@ -204,7 +214,7 @@ def _all_steps(
 
         def of_chain(key: Array) -> Any:
             step_keys = jax.vmap(lambda n: fold_in_step(key, n, BATCHES))(numbers)
-            if batches is None or task.read is not None:
+            if batches is None or task.read is not None or form.repeats > 1:
                 return step_keys, None
             return step_keys, rows_of_chain(batches, numbers, task.place, offsets, key)
 
@@ -214,18 +224,37 @@ def _all_steps(
         """The noise of one step of all chains."""
         return sharded(jax.vmap(sampler.draw)(step_keys, chains.states), 1)
 
-    def step(t: Array, drawn: PyTree[Array], chains: Chains) -> Chains:
+    def batch_of_chain(rows: Any, values: PyTree[Array] | None) -> Any:
+        return batches.batch(program.data if values is None else Taken(values), rows)
+
+    def read_batch(t: Array) -> Any:
+        """What was read for the batch of step `t` of the block."""
+        return jax.tree.map(lambda x: x[(task.used + t) // form.repeats], task.read)
+
+    def shared_batch(t: Array) -> Any:
+        """The batch that step `t` of the block shares with others, of all chains."""
+        if task.read is not None:
+            return jax.vmap(lambda read: jax.tree.map(jnp.asarray, batch_of_chain(*read)))(read_batch(t))
+
+        def of_chain(key: Array) -> Any:
+            offset = ((task.used + t) // form.repeats).astype(jnp.uint32)[None]
+            rows = rows_of_chain(batches, task.batch + offset, task.place, offset, key)
+            return jax.tree.map(jnp.asarray, batch_of_chain(jax.tree.map(lambda x: x[0], rows), None))
+
+        return jax.vmap(of_chain)(keys)
+
+    def step(t: Array, drawn: PyTree[Array], held: Any, chains: Chains) -> Chains:
         number = task.first + t.astype(jnp.uint32)
 
         def one(state: PyTree[Array], inputs: PyTree[Array]) -> Any:
-            noise, rows, values = inputs
-            data = program.data if values is None else Taken(values)
-            batch = None if batches is None else batches.batch(data, rows)
+            (noise, *rows), batch = inputs
+            if batches is not None and batch is None:
+                batch = batch_of_chain(*rows)
             state, info = sampler.advance(noise, state, batch, number)
             sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
             return state, jnp.asarray(sound), info.stats
 
-        states, sound, stats = jax.vmap(one)(chains.states, drawn)
+        states, sound, stats = jax.vmap(one)(chains.states, (drawn, held))
         states = sharded(states, 1)
         size = sampler.own_step_size
         if callable(size):
@@ -260,13 +289,13 @@ def _all_steps(
         step_keys, rows = jax.lax.optimization_barrier(keys_and_rows(first))
         noise = jax.vmap(noise_of)(step_keys) if form.ahead else None
 
-        def one_step(t: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+        def one_step(t: Array, carry: tuple[Chains, Any], held: Any = None) -> tuple[Chains, Any]:
             before, out = carry
             key, row, drawn = jax.tree.map(lambda x: x[t - first], (step_keys, rows, noise))
             values = None
-            if task.read is not None:
-                row, values = jax.tree.map(lambda x: x[t], task.read)
-            chains = step(t, (noise_of(key) if noise is None else drawn, row, values), before)
+            if task.read is not None and held is None:
+                row, values = read_batch(t)
+            chains = step(t, (noise_of(key) if noise is None else drawn, row, values), held, before)
             active = t < end
             if form.known:
                 chains = jax.tree.map(lambda new, old: jnp.where(active, new, old), chains, before)
@@ -276,7 +305,17 @@ def _all_steps(
             return record(jnp.minimum(t, end - 1) // task.thin, is_draw, (chains, out))
 
         count = form.length if form.known else jnp.minimum(form.length, end - first)
-        return jax.lax.fori_loop(0, count, lambda k, carry: one_step(first + k, carry), carry)
+        if batches is None or form.repeats == 1:
+            return jax.lax.fori_loop(0, count, lambda k, carry: one_step(first + k, carry), carry)
+
+        def sharing(k: Array, carries: tuple[Any, Any]) -> tuple[Any, Any]:
+            held, carry = carries
+            t = first + k
+            is_next = (k > 0) & ((task.used + t) % form.repeats == 0)
+            held = jax.lax.cond(is_next, lambda: shared_batch(t), lambda: held)
+            return held, one_step(t, carry, held)
+
+        return jax.lax.fori_loop(0, count, sharing, (shared_batch(first), carry))[1]
 
     def many_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
         parts = -((first - end) // form.length)

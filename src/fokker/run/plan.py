@@ -206,6 +206,8 @@ def _check_data(plan: Plan) -> None:
             "the batches of a stream cannot be divided among processes, each of which has its own stream: "
             "give the data as arrays or files, or one process."
         )
+    if plan.options.batch_repeats > 1:
+        _check_repeats(plan)
     if plan.sampler.learns:
         refuse_stream(plan.target.data if isinstance(plan.target, TargetWithData) else None)
     if plan.sampler.wants_target and not plan.sampler.takes_batches:
@@ -215,6 +217,17 @@ def _check_data(plan: Plan) -> None:
             f"{plan.sampler.name} takes batches, but every move of a trajectory sees the whole target. Leave "
             "batch_size out; or say has_trajectories = False, and advance is given the batch of its step."
         )
+
+
+def _check_repeats(plan: Plan) -> None:
+    """Raise where steps cannot share a batch."""
+    estimator, why = plan.options.gradient, plan.sampler.batches_unrepeated
+    if plan.batches is None:
+        why = "there are no minibatches: give a batch_size with it"
+    elif estimator is not None and estimator.remembers_rows:
+        why = f"{type(estimator).__name__} has the gradients of the batch's own rows, of the step before"
+    if why:
+        raise ValueError(f"batch_repeats={plan.options.batch_repeats} cannot be used: {why}.")
 
 
 def _check_warm_up(plan: Plan) -> None:

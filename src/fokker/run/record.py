@@ -313,7 +313,9 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], programs: boo
     """
     changes = []
     for name, value in now["settings"].items():
-        earlier = before["settings"].get(name)
+        earlier = before["settings"].get(
+            name, getattr(Options, name, None)
+        )  # of before there was such an option
         if name not in MAY_CHANGE and earlier != value:
             changes.append(f"{name} is {value!r}, and was {earlier!r}")
     prints = {n: before["fingerprints"].get(n) == value for n, value in now["fingerprints"].items()}

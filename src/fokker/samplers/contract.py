@@ -262,6 +262,8 @@ class Sampler(Module):
 
     # Whether a step can use a minibatch; one that does not say so is not given any.
     takes_batches = False
+    # The covariance of their noise that it makes up for, where it has such a setting.
+    noise_estimate = None
     # Whether a step is a trajectory of any number of moves, of a `TrajectorySampler`.
     has_trajectories = False
     # Steps at the start in which a chain does not move.
@@ -294,6 +296,11 @@ class Sampler(Module):
             f"the sampler {self.name} does not say that it uses batches by its target alone (by "
             'batches_undivided = "")'
         )
+
+    @property
+    def batches_unrepeated(self) -> str:
+        """Why steps cannot share a minibatch, as `batch_repeats` says; empty where they can."""
+        return "" if self.noise_estimate is None else "noise_estimate is of noise that is new at every step"
 
     @property
     def theta_undivided(self) -> str:

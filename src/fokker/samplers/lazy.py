@@ -63,6 +63,7 @@ class Lazy(Sampler):
     name = "lazy"
     takes_batches = True
     batches_undivided = "fk.lazy moves rows of its own on every device"
+    batches_unrepeated = "fk.lazy is for rows that are seen rarely"
     theta_undivided = "fk.lazy moves single rows of theta"
     reads_all_data = False
 

@@ -74,7 +74,7 @@ class Plain(OfDynamics):
     dynamics: Dynamics | SDE | Family
     step_size: Any
     integrator: Integrator
-    noise_estimate: Field | OnlineNoise | None = None
+    noise_estimate: Field | OnlineNoise | None = None  # type: ignore[assignment]
     gamma: str = eqx.field(static=True, default="exact")
     noise: str = eqx.field(static=True, default="gaussian")
     # Steps after which a new momentum is drawn.

@@ -52,6 +52,13 @@ class ReplicaExchange(Sampler):
     takes_batches = True
     batches_undivided = ""
 
+    @property
+    def batches_unrepeated(self) -> str:
+        """What its sampler says, and where exchanges are by a minibatch."""
+        return (
+            self.sampler.batches_unrepeated if self.exact else "exact=False needs a new batch at an exchange"
+        )
+
     def __str__(self) -> str:
         return f"replicas of {self.sampler} × exchanges by Metropolis"
 
