@@ -51,7 +51,7 @@ class Assignments:
     ) -> None:
         """Redraw the topic of every token, `sweeps` times; n_kw (V, K), their counts, follows.
 
-        `threads` changes only the time, and nothing where a sweep takes about as long as waiting for them.
+        `threads` changes only the time, and nothing for so few tokens that there is one block.
         """
         by_word = n_kw.astype(np.float32)
         by_word[prior.words] += prior.pseudo_counts
