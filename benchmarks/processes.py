@@ -5,12 +5,14 @@
 SGHMC of a network of 784-100-10 units, four chains with 1,000 rows per step, whose chains or whose rows are
 divided among the processes. `topics`: a run of `fokker lda` by sgrhmc, four passes over 4,000 documents drawn
 from an LDA of 8,000 words, 150 tokens each, with its reading, evaluations and checkpoint: 50 topics and 50
-documents per minibatch, and 200 topics and 200 documents.
+documents per minibatch, 200 topics and 200 or 500 documents, and a default run of 50 topics, whose two passes
+have a start and exact draws.
 
 Process i runs on core i alone (modulo the cores that there are), with one thread of XLA and of the sweeps.
 They take turns; the best round counts. Printed are steps per second (for topics, documents), the ratio to one
-process, and the CPU time of one process over that of all together for the same steps. The last is the cost of
-dividing the work, and depends little on what else the machine does.
+process, the CPU time of one process over that of all together for the same steps, and the seconds of each
+process by the clock and of its CPU in the round with the least CPU time. The third is the cost of dividing
+the work, and depends little on what else the machine does.
 """
 
 import argparse
@@ -23,12 +25,18 @@ import tempfile
 import time
 from pathlib import Path
 
-# Topics, and documents per minibatch.
-TOPICS = {"topics-50": (50, 50), "topics-200": (200, 200)}
-DOCUMENTS, PASSES = 4000, 4
+# Passes, and settings of a run.
+STEPS_ONLY = {"start_documents": 0, "exact_passes": 0}
+TOPICS = {
+    "topics-50": (4, {"topics": 50, "batch": 50, **STEPS_ONLY}),
+    "topics-200": (4, {"topics": 200, "batch": 200, **STEPS_ONLY}),
+    "topics-200-500": (4, {"topics": 200, "batch": 500, **STEPS_ONLY}),
+    "topics-default": (2, {"topics": 50}),
+}
+DOCUMENTS = 4000
 
 
-def write_documents(path):
+def write_documents(folder):
     import numpy as np
     from scipy import sparse
 
@@ -39,7 +47,8 @@ def write_documents(path):
         by_topic = rng.multinomial(150, rng.dirichlet(np.full(50, 0.1)))
         words = [rng.choice(8000, n, p=beta[k]) for k, n in enumerate(by_topic) if n]
         rows.append(sparse.csr_matrix(np.bincount(np.concatenate(words), minlength=8000)))
-    sparse.save_npz(path, sparse.vstack(rows))
+    sparse.save_npz(f"{folder}/documents.npz", sparse.vstack(rows))
+    sparse.save_npz(f"{folder}/first.npz", sparse.vstack(rows[:1200]))
 
 
 def work_on_topics(number, processes, port, kind, folder):
@@ -52,27 +61,25 @@ def work_on_topics(number, processes, port, kind, folder):
 
     if processes > 1:
         fk.processes.start(f"127.0.0.1:{port}", processes, number)
-    topics, batch = TOPICS[kind]
-    settings = Settings(topics=topics, batch=batch, threads=1, start_documents=0, exact_passes=0)
+    passes, given = TOPICS[kind]
+    settings = Settings(threads=1, **given)
 
-    def run(limit):
-        """A run over the documents; a first one compiles, over some of them."""
+    def run(name):
+        """A run over the documents of a file; the first one compiles."""
         learned = start_run(
-            Reading(f"{folder}/documents.npz", held_out=200),
+            Reading(f"{folder}/{name}.npz", held_out=200),
             settings,
             Path(folder, f"run-{processes}"),
-            passes=PASSES if limit is None else 1,
+            passes=passes,
             overwrite=True,
             mixtures=False,
         )
-        if limit:
-            learned.length = limit
         before, cpu = time.perf_counter(), time.process_time()
         learned.execute(Silent())
         return time.perf_counter() - before, time.process_time() - cpu
 
-    run(1200)
-    print(json.dumps(run(None)))
+    run("first")
+    print(json.dumps(run("documents")))
 
 
 def work(number, processes, port, mesh, steps):
@@ -121,7 +128,7 @@ def work(number, processes, port, mesh, steps):
 
 
 def measured(processes, mesh, steps, folder):
-    """Wall time of the slowest process, and CPU time of all."""
+    """Wall time and CPU time of each process."""
     cores = sorted(os.sched_getaffinity(0))
     with socket.create_server(("", 0)) as free:
         port = free.getsockname()[1]
@@ -140,8 +147,7 @@ def measured(processes, mesh, steps, folder):
             )
         )
     lines = [process.communicate()[0].splitlines()[-1] for process in running]
-    times = [json.loads(line) for line in lines]
-    return max(wall for wall, _ in times), sum(cpu for _, cpu in times)
+    return [json.loads(line) for line in lines]
 
 
 def main():
@@ -165,22 +171,36 @@ def main():
     networks = [mesh for mesh in ("chains", "data") if mesh in options.only]
     cases = [(1, "chains")] * bool(networks) + [(n, mesh) for mesh in networks for n in several]
     cases += [(n, kind) for kind in TOPICS if "topics" in options.only for n in (1, *several)]
-    best = dict.fromkeys(cases, (float("inf"), float("inf")))
+    rounds = {case: [] for case in cases}
     with tempfile.TemporaryDirectory() as folder:
         if "topics" in options.only:
-            write_documents(f"{folder}/documents.npz")
+            write_documents(folder)
         for _ in range(options.rounds):
             for case in cases:
-                times = measured(*case, options.steps, folder)
-                best[case] = tuple(min(pair) for pair in zip(best[case], times, strict=True))
+                rounds[case].append(measured(*case, options.steps, folder))
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(f"{cores} cores, load {load:.1f}, best of {options.rounds} rounds")
-    print(f"{'processes':>9} {'divided':>10} {'steps/s':>8} {'ratio':>6} {'CPU of one / CPU of all':>24}")
-    for (processes, mesh), (seconds, total) in best.items():
-        wall, cpu = best[1, mesh if mesh in TOPICS else "chains"]
-        divided = mesh if processes > 1 or mesh in TOPICS else ""
-        speed = (PASSES * DOCUMENTS if mesh in TOPICS else options.steps) / seconds
-        print(f"{processes:9} {divided:>10} {speed:8.2f} {wall / seconds:6.2f} {cpu / total:24.2f}")
+    print(
+        f"{'processes':>9} {'divided':>14} {'steps/s':>8} {'ratio':>6} {'CPU of one / CPU of all':>24}  "
+        "seconds (CPU) of each"
+    )
+    for (processes, kind), times in rounds.items():
+        wall, cpu = shortest(rounds[1, kind if kind in TOPICS else "chains"])
+        seconds, total = shortest(times)
+        divided = kind if processes > 1 or kind in TOPICS else ""
+        steps = TOPICS[kind][0] * DOCUMENTS if kind in TOPICS else options.steps
+        each = ", ".join(f"{a:.1f} ({b:.1f})" for a, b in min(times, key=lambda one: sum(b for _, b in one)))
+        print(
+            f"{processes:9} {divided:>14} {steps / seconds:8.2f} {wall / seconds:6.2f} {cpu / total:24.2f}"
+            f"  {each}"
+        )
+
+
+def shortest(rounds):
+    """The shortest wall time of the slowest process, and CPU time of all, of several rounds."""
+    return min(max(a for a, _ in times) for times in rounds), min(
+        sum(b for _, b in times) for times in rounds
+    )
 
 
 if __name__ == "__main__":

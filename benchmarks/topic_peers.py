@@ -150,8 +150,9 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     if not os.environ.get("FOKKER_DATA"):
-        print("left out: FOKKER_DATA names no folder of data.")
-        return
+        parser.error(
+            "set FOKKER_DATA to the folder of data, with nips and ap: FOKKER_DATA=FOLDER make bench-topics"
+        )
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
     lines = [

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import functools
 import gc
 import mmap
@@ -133,6 +134,16 @@ def x64() -> Iterator[None]:
     """Double precision, for tests that are exact."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def closed_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads what commands print has gone, as `head` after its lines."""
+
+    def closed(*given: object, **settings: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("fokker.cli.console.console.print", closed)
 
 
 @pytest.fixture

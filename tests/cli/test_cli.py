@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import NoneType
+from types import NoneType, SimpleNamespace
 from typing import Annotated
 
 import numpy as np
@@ -17,8 +17,10 @@ from rich.console import Console
 import fokker as fk
 from fokker import cli
 from fokker.cli import check, console
+from fokker.cli.execution import write_report_of
 from fokker.cli.flags import CommandError, Flag, flags_of, in_flags, translated, with_flags
 from fokker.cli.sample import sample
+from fokker.cli.stored import REPORT, VERDICT
 from fokker.rows.table import ColumnError
 
 SAMPLERS = """
@@ -160,6 +162,25 @@ def test_check_takes_all_that_fk_check_takes(fokker, tmp_path):
 
 def test_check_calls_a_function_that_makes_the_sampler(samplers):
     assert isinstance(check.load(f"{samplers}:make"), fk.Dynamics)
+
+
+def test_files_are_complete_though_the_output_is_closed(
+    fokker, samplers, tmp_path, monkeypatch, closed_output
+):
+    completion = SimpleNamespace(axes=None, stationary=True)
+    monkeypatch.setattr(fk, "complete", lambda *given, **settings: completion)
+    fokker("complete", f"{samplers}:right", "--out", tmp_path)
+    assert (tmp_path / "completion.txt").exists()
+    summary = SimpleNamespace(text=str, grade="A", trusted=True, warnings=[])
+    trace = SimpleNamespace(
+        summary=lambda quantiles: summary,
+        report=lambda path, **settings: path.write_text("report"),
+        settings={"taken": 3},
+    )
+    with pytest.raises(BrokenPipeError):
+        write_report_of(trace, tmp_path / REPORT, "title", ())
+    assert (tmp_path / REPORT).exists()
+    assert (tmp_path / VERDICT).exists()
 
 
 @pytest.mark.slow

@@ -133,6 +133,12 @@ def test_the_command_learns_from_ratings_and_features(options, movies):
     assert "no row for item 20 of the ratings" in str(result.exception)
 
 
+def test_the_command_writes_before_it_prints(options, closed_output):
+    assert run(*options, "--item-columns", "genres,year").exit_code == 1
+    assert Path("run/model.npz").exists()
+    assert Path("run/report.html").exists()
+
+
 @pytest.mark.filterwarnings("default")
 def test_the_command_goes_on_without_what_it_cannot_use(options):
     rows = [f"{10 + 10 * i},Film {i},{'ab'[i % 2]}" for i in range(60)]

@@ -72,11 +72,11 @@ def test_a_chain_that_stands_still_is_reported(counts, monkeypatch):
     assert text not in str(lda.fit(counts[:100]).verdict_)
     # Broken on purpose, and a pass that is too large for memory: θ alone is drawn again, independently.
     with monkeypatch.context() as broken:
-        broken.setattr("fokker.models.topics.collapsed.Assignments.sweep", lambda *given: None)
+        broken.setattr("fokker.models.topics.assignments.Assignments.sweep", lambda *given: None)
         stuck = lda.fit(counts[:100])
         assert any(problem.startswith(text) for problem in stuck.verdict_.problems)
     assert text in str(pickle.loads(pickle.dumps(stuck)).verdict_)
-    monkeypatch.setattr("fokker.models.topics.collapsed._MAX_BYTES", 700)
+    monkeypatch.setattr("fokker.models.topics.assignments._MAX_BYTES", 700)
     assert text in str(lda.fit(counts[:100]).verdict_)
 
 

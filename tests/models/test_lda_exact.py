@@ -8,8 +8,9 @@ from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, ti
 
 from enumerated_topics import enumerate_posterior
 from fokker.corpora import Documents
+from fokker.models.topics.assignments import Assignments
+from fokker.models.topics.cells import num_blocks
 from fokker.models.topics.chain import TopicChain
-from fokker.models.topics.collapsed import Assignments
 from fokker.models.topics.draws import TopicDraws, attainable_probability, credible_bounds, draws_needed
 from fokker.models.topics.exact import PassCounts, sweeps_per_round
 from fokker.models.topics.samplers import make_topics
@@ -287,8 +288,66 @@ def test_assignments_are_stored_by_token_and_their_counts_follow_the_sweeps():
     np.testing.assert_array_equal(from_tokens, counts)
 
 
-def test_collapsed_sweeps_have_the_distribution_of_all_assignments():
+def divide(monkeypatch, blocks):
+    """Sweeps over cells of so many blocks."""
+    monkeypatch.setattr("fokker.models.topics.assignments.num_blocks", lambda tokens, documents: blocks)
+
+
+def test_sweeps_are_divided_where_that_pays():
+    # Of NIPS, of Associated Press, and of corpora of documents of 68 and of 1,000 words.
+    corpora = [(87_000, 1_000), (392_000, 2_022), (10_000_000, 147_000), (10_000_000, 10_000)]
+    assert [num_blocks(*corpus) for corpus in corpora] == [1, 8, 8, 32]
+
+
+def test_threads_change_no_bit_of_divided_sweeps(monkeypatch):
+    divide(monkeypatch, 4)
+    rng = np.random.default_rng(2)
+    matrix = rng.poisson(0.4, (60, 30))
+    documents = Documents.from_matrix(matrix)
+    prior = WordPrior.symmetric(0.1, 3).with_seeds([[0, 7], [], [2]], 5)
+    first = rng.integers(3, size=documents.tokens).astype(np.int32)
+    results = []
+    for threads in (1, 2, 5):
+        assignments, counts = Assignments(3), np.zeros((30, 3), np.int32)
+        np.add.at(counts, (np.repeat(documents.words, documents.counts), first), 1)
+        assignments.add(documents, first)
+        for number in range(4):
+            if number == threads:  # as after a checkpoint
+                stored, assignments = assignments, Assignments(3)
+                assignments.restore(stored.state(), stored.num_bytes)
+            assignments.sweep(counts, prior, np.array([0.2, 1, 0.4]), np.uint64(number), 3, threads)
+        state = assignments.state()
+        words = np.repeat(state["words"], state["counts"])
+        from_tokens = np.zeros_like(counts)
+        np.add.at(from_tokens, (words, state["z"]), 1)
+        np.testing.assert_array_equal(from_tokens, counts)
+        # Every token is in its document and of its word.
+        of_tokens = np.repeat(np.arange(60), matrix.sum(1))
+        np.testing.assert_array_equal(
+            np.sort(of_tokens * 30 + words), np.repeat(np.arange(1800), matrix.ravel())
+        )
+        np.testing.assert_array_equal(assignments.by_document().sum(1), matrix.sum(1))
+        results.append(state["z"])
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+    assert np.mean(results[0] != first) > 0.2
+
+
+def test_the_threads_of_a_chain_sweep_at_the_end_of_its_pass(monkeypatch):
+    divide(monkeypatch, 2)
+    seen = []
+    monkeypatch.setattr("fokker.models.topics.assignments.sweep_cells", lambda *given: seen.append(given[-1]))
+    chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=4, burn_in=2, threads=3)
+    chain.count(some_documents([9, 3, 14]))
+    chain.redraw_pass(3)
+    assert seen == [3]
+
+
+# Of five blocks two have none of the three words, and two groups no document.
+@pytest.mark.parametrize("blocks", [1, 2, 5])
+def test_collapsed_sweeps_have_the_distribution_of_all_assignments(monkeypatch, blocks):
     """z of the tiny documents, by their enumerated posterior; the control has half of the α."""
+    divide(monkeypatch, blocks)
     documents = tiny_documents()
     exact = enumerate_posterior(TINY, WORDS, TOPICS, ALPHA, GAMMA).second_moments()
     distances = {}
@@ -339,7 +398,7 @@ def test_a_rare_word_changes_its_topic_between_passes():
 
 
 def test_a_pass_that_is_too_large_for_memory_is_not_swept_over(monkeypatch):
-    monkeypatch.setattr("fokker.models.topics.collapsed._MAX_BYTES", 700)
+    monkeypatch.setattr("fokker.models.topics.assignments._MAX_BYTES", 700)
     chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=4, burn_in=2)
     chain.count(some_documents([9, 3]))
     assert chain._pass.assignments is not None

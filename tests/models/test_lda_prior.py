@@ -12,8 +12,8 @@ from test_lda_start import drawn_corpus
 import fokker as fk
 from enumerated_topics import log_polya
 from fokker.corpora import Documents
+from fokker.models.topics.assignments import Assignments
 from fokker.models.topics.chain import TopicChain
-from fokker.models.topics.collapsed import Assignments
 from fokker.models.topics.document_prior import DocumentPrior, added, counts_above
 from fokker.models.topics.exact import ROUNDS
 from fokker.models.topics.learned_prior import LearnedPrior

@@ -233,6 +233,19 @@ def test_the_command_prints_a_table_and_writes_a_plot(run, tmp_path):
         CliRunner().invoke(app, wrong, catch_exceptions=False)
 
 
+def test_what_reads_the_output_may_close_it_and_files_are_complete(run, tmp_path, closed_output):
+    folder, new = str(run[0] / "run"), tmp_path / "new.txt"
+    new.write_text("cello violin\nstone river\n" * 150)
+    for arguments in (
+        ["trends", folder, "--by", "date", "--written", "--out", str(tmp_path)],
+        ["infer", folder, str(new), "--out", str(tmp_path / "mixtures.csv")],
+    ):
+        assert CliRunner().invoke(app, ["lda", *arguments]).exit_code == 1
+    assert (tmp_path / "trends-date.csv").exists()
+    assert (tmp_path / "trends-date.png").exists()
+    assert len((tmp_path / "mixtures.csv").read_text().splitlines()) == 301
+
+
 def test_commands_refuse_a_place_for_their_files_before_their_work(run, tmp_path, monkeypatch):
     folder = run[0] / "run"
     (tmp_path / "file").write_text("mine")

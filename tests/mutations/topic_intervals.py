@@ -2,6 +2,8 @@
 
 from mutations._mutation import Mutation
 
+_DIVIDED = "lda_exact::collapsed_sweeps_have_the_distribution_of_all_assignments"
+
 MUTATIONS = [
     Mutation(
         "models/topics/collapsed.py",
@@ -17,10 +19,27 @@ MUTATIONS = [
         "sweeps with β integrated out: α in place of Vα",
         ("lda_start::sweeps_have_the_distribution_of_all_assignments",),
     ),
+    *(
+        Mutation("models/topics/cells.py", text, mistake, f"sweeps by threads: {description}", (_DIVIDED,))
+        for text, mistake, description in (
+            ("masses[:, k] = drawn / drawn.sum()", "masses[:, k] = 1.0", "topics have no masses of blocks"),
+            ("a = n_kb[b, k] + priors[b]", "a = n_kb[b, k] + 1.0", "masses of blocks with a prior of one"),
+            (
+                "n_kb[b], states[g, b] = n_k, state",
+                "states[g, b] = state",
+                "the counts of blocks do not follow",
+            ),
+            (
+                "n_d[k] = np.rint(n_dk[k] - gamma[k])",
+                "pass",
+                "the counts of documents do not follow from one block to the next",
+            ),
+        )
+    ),
     Mutation(
         "models/topics/exact.py",
-        "        if self.assignments is not None:\n            # The tokens are redrawn",
-        "        if False:\n            # The tokens are redrawn",
+        "        if self.assignments is not None:\n            # The first process",
+        "        if False:\n            # The first process",
         "the topics of words are not redrawn before a draw",
         ("lda_exact::a_rare_word_changes_its_topic_between_passes",),
     ),

@@ -55,7 +55,7 @@ MUTATIONS = [
         ("lda_prior::pinned_topics_are_neither_merged_nor_split",),
     ),
     Mutation(
-        "models/topics/collapsed.py",
+        "models/topics/assignments.py",
         "by_word[prior.words] += prior.pseudo_counts",
         "pass",
         "sweeps with β integrated out forget the pseudo-counts",

@@ -100,12 +100,14 @@ def complete(
         completion = fokker.complete(
             load(source), state=state, box=ranges, grid=grid, method=method, axis=axis
         )
-        show(completion)
+        paths: list[Path] = []
         if out is not None:
             from fokker.report.plots import save_completion
 
-            for path in save_completion(completion, out):
-                show(f"wrote {path}")
+            paths = save_completion(completion, out)
+    show(completion)
+    for path in paths:
+        show(f"wrote {path}")
     raise typer.Exit(0 if completion.stationary else 1)
 
 

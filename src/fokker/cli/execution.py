@@ -103,9 +103,8 @@ def _how_to_continue(out: Path) -> str:
 
 
 def write_report_of(trace: Trace, path: Path, title: str, quantiles: Sequence[float]) -> bool:
-    """Print the summary of a run, write its report, and return whether it found no problems."""
+    """Write the report of a run, print its summary, and return whether it found no problems."""
     summary = trace.summary(quantiles=quantiles)
-    show(summary.text(console.width))
     trace.report(path, title=title, summary=summary)
     if path.name == REPORT:
         verdict = {
@@ -115,6 +114,7 @@ def write_report_of(trace: Trace, path: Path, title: str, quantiles: Sequence[fl
             "taken": trace.settings["taken"],
         }
         write_text(path.with_name(VERDICT), json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+    show(summary.text(console.width))
     show(f"wrote {path}; the draws are in {path.parent / DRAWS}")
     return summary.trusted
 

@@ -1,6 +1,7 @@
 """The commands `fokker lda infer` and `fokker lda export`, which apply a saved model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,8 @@ from fokker.cli.lda_options import option
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from fokker.models.topics.model import Model
 
 # `infer` prints at most this many topics per document, of at least this share, with this many words.
 _MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
@@ -39,10 +42,9 @@ def infer(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
 ) -> None:
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
-    from fokker._core.digits import percent  # with NumPy, which the command line starts without
     from fokker._core.paths import as_file
     from fokker.cli.folders import check_not_replaced
-    from fokker.models.topics.model import Model, top_words
+    from fokker.models.topics.model import Model
     from fokker.run.progress import Progress
 
     if out is not None:  # before the work, not after it
@@ -53,9 +55,7 @@ def infer(
             raise CommandError("--format and --key are of TEXT…, which is not given: leave them out.")
         out = out or _folder_of_run(model) / _ALL_MIXTURES
     loaded = Model.load(model)
-    words = top_words(loaded.mean, _WORDS)
-    topic_names = loaded.settings.topic_names
-    topic_words = [" ".join(loaded.vocabulary.words[w] for w in topic) for topic in words]
+    topics = _in_words(loaded)
     names: list[str] = []
     shares: list[np.ndarray] = []
     for source in text or [""]:
@@ -64,23 +64,23 @@ def infer(
             if text
             else loaded.open_run(_folder_of_run(model))
         )
-        # Documents that are printed show the progress themselves.
-        with Progress("inferring mixtures", corpus.size, unit="documents", enabled=not text) as progress:
+        # Without a file to be written before, documents are printed as they come: that is the progress.
+        with Progress("inferring mixtures", corpus.size, unit="documents", enabled=bool(out)) as progress:
             for documents, mixtures in loaded.infer(corpus, seed=seed):
-                for name, proportions in zip(documents.names, mixtures, strict=True) if text else ():
-                    show(name)
-                    largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
-                    for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
-                        show(f"  {percent(proportions[k], 1):>7}  topic {topic_names[k]}: {topic_words[k]}")
-                if out is not None:
-                    names += documents.names
-                    shares.append(mixtures)
-                    progress.update(len(names))
+                if out is None:
+                    _print_topics(topics, documents.names, mixtures)
+                    continue
+                names += documents.names
+                shares.append(mixtures)
+                progress.update(len(names))
         if summary := corpus.tally.sentence():
             show_error(translated(summary))
+    if out is not None:
+        _write_proportions(out, loaded.settings.topic_names, names, shares)
+        if text:
+            _print_topics(topics, names, chain.from_iterable(shares))
     repeat_problems(_folder_of_run(model))
     if out is not None:
-        _write_proportions(out, topic_names, names, shares)
         show(f"wrote {out}")
 
 
@@ -109,6 +109,27 @@ def export(
         show_error(translated(summary))
     repeat_problems(folder)
     show(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
+
+
+def _in_words(model: "Model") -> list[str]:
+    """Each topic with its most probable words."""
+    from fokker.models.topics.model import top_words
+
+    return [
+        f"topic {name}: {' '.join(model.vocabulary.words[w] for w in words)}"
+        for name, words in zip(model.settings.topic_names, top_words(model.mean, _WORDS), strict=True)
+    ]
+
+
+def _print_topics(topics: Sequence[str], names: Sequence[str], mixtures: "Iterable[np.ndarray]") -> None:
+    """Print the largest topics of each document; `topics`: each in words."""
+    from fokker._core.digits import percent  # with NumPy, which the command line starts without
+
+    for name, proportions in zip(names, mixtures, strict=True):
+        show(name)
+        largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
+        for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
+            show(f"  {percent(proportions[k], 1):>7}  {topics[k]}")
 
 
 def _folder_of_run(model: Path) -> Path:

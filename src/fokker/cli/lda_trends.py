@@ -87,9 +87,10 @@ def trends(
                 seed=seed,
                 show=lambda completed, total: progress.update(completed, total=total),
             )
-        _show(result)
-        repeat_problems(folder)
-        _write(result, by, out or folder)
+        files = _write(result, by, out or folder)
+    _show(result)
+    repeat_problems(folder)
+    show(files)
 
 
 def _show(result: "Trends") -> None:
@@ -110,8 +111,8 @@ def _show(result: "Trends") -> None:
         show(note)
 
 
-def _write(result: "Trends", by: str, target: Path) -> None:
-    """The table and the plot as files of a folder."""
+def _write(result: "Trends", by: str, target: Path) -> str:
+    """Write the table and the plot as files of a folder, and return a line about them."""
     from fokker._core.files import write_atomically, write_text
     from fokker.models.topics.trends_plot import trends_figure
 
@@ -120,4 +121,4 @@ def _write(result: "Trends", by: str, target: Path) -> None:
     write_text(paths[0], result.csv())
     figure = trends_figure(result)
     write_atomically(paths[1], lambda file: figure.savefig(file, format="png", dpi=130))
-    show(f"wrote {' and '.join(path.name for path in paths)} to {target}")
+    return f"wrote {' and '.join(path.name for path in paths)} to {target}"

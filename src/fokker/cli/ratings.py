@@ -71,17 +71,17 @@ def ratings(
         model = Factorisation(factors, passes=passes, random_state=seed).fit(train, test=held_out, **features)
         if item_features is not None:
             model.ratings_ = _with_titles(model.ratings_, item_features)
-        show(f"{len(everything):,} ratings, {len(held_out):,} of them held out")
-        covered = percent(coverage(model, held_out, 0.9), 1)
-        show(f"RMSE {model.score(held_out):.4f}; 90 % intervals cover {covered}")
-        show(str(verdict_of(model, held_out)))
         chosen_user = None if user is None else known[user]
-        if user is not None:
-            show(f"for {user}, with 90 % intervals of the expected rating:")
-        for r in [] if user is None else model.recommend(chosen_user):
-            show(f"  {r.mean:.2f} ({r.interval[0]:.2f} to {r.interval[1]:.2f})  {r.item}  {r.title}".rstrip())
         model.save(out / _MODEL)
         model.report(out / _REPORT, test=held_out, user=chosen_user)
+    show(f"{len(everything):,} ratings, {len(held_out):,} of them held out")
+    covered = percent(coverage(model, held_out, 0.9), 1)
+    show(f"RMSE {model.score(held_out):.4f}; 90 % intervals cover {covered}")
+    show(str(verdict_of(model, held_out)))
+    if user is not None:
+        show(f"for {user}, with 90 % intervals of the expected rating:")
+    for r in [] if user is None else model.recommend(chosen_user):
+        show(f"  {r.mean:.2f} ({r.interval[0]:.2f} to {r.interval[1]:.2f})  {r.item}  {r.title}".rstrip())
     show(f"wrote {out / _MODEL} and {out / _REPORT}")
 
 

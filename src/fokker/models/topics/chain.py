@@ -279,7 +279,7 @@ class TopicChain:
         self._draw_gamma(total, number)
         # With documents of this weight β given z has the mean (α + δ_kw + w n_kw)/(Vα + δ_k· + w n_k·).
         prior = self.word_prior.divided_by(data_weight)
-        self._pass.redraw(prior, self.gamma, ~self._exact_seed(number))
+        self._pass.redraw(prior, self.gamma, ~self._exact_seed(number), self.threads)
 
     def has_moved(self) -> bool:
         """Whether a word has changed its topic in the rounds since this was last asked."""

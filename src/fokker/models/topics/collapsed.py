@@ -8,7 +8,7 @@ The sweeps of a minibatch have β fixed instead. With a small α a topic that ha
 β integrated out they move.
 
 The tokens are redrawn one after the other, in one thread: those of a document change the counts that the next
-one sees.
+one sees. `fokker.models.topics.cells` has sweeps by several threads.
 """
 
 from functools import lru_cache
@@ -21,12 +21,52 @@ from fokker.corpora import Documents
 from fokker.models.topics._uniform import stream, uniform
 from fokker.models.topics._vector_draw import LANES, draw_collapsed
 from fokker.models.topics.gibbs import aligned_array, padded_width
-from fokker.models.topics.word_prior import WordPrior
 
-# The most memory for documents and their topics. A larger pass is not swept over.
-_MAX_BYTES = 2**29
 # Counts of a word in a topic are whole numbers of float32, which are exact up to this one.
 MAX_COUNT = 2**24
+
+
+@numba.njit(nogil=True, cache=True, inline="always", error_model="numpy")
+def redraw_word(
+    blocks: int,
+    topics: int,
+    n_dk: np.ndarray,
+    by_word: np.ndarray,
+    row: int,
+    n_k: np.ndarray,
+    prior: float,
+    mass: np.ndarray,
+    scale: np.ndarray,
+    scratch: np.ndarray,
+    alpha: np.float32,
+    z: np.ndarray,
+    first: int,
+    number: int,
+    state: np.uint64,
+) -> Any:
+    """Redraw so many tokens of one word, whose counts are at `row`, and return the random state.
+
+    `scale` is m_k/(n_k + prior) with m the `mass`; it follows the counts, as they all do.
+    """
+    one = np.float32(1)
+    for j in range(first, first + number):
+        old = np.int64(z[j])
+        old_scale = mass[old] / np.float32(n_k[old] - 1 + prior)
+        state, u = uniform(state)
+        new = draw_collapsed(n_dk, by_word, row, scale, scratch, blocks, old, old_scale, alpha, u)
+        # Rounding at the end of the sum can give an index beyond the last topic.
+        new = min(new, topics - 1)
+        if new != old:
+            n_dk[old] -= one
+            by_word[row + old] -= one
+            n_k[old] -= 1
+            scale[old] = old_scale
+            n_dk[new] += one
+            by_word[row + new] += one
+            n_k[new] += 1
+            scale[new] = mass[new] / np.float32(n_k[new] + prior)
+            z[j] = new
+    return state
 
 
 @lru_cache
@@ -54,7 +94,7 @@ def _compiled_sweep(blocks: int) -> Any:
         `control`: the number of sweeps so far, and whether to stop, as another thread sees and sets them.
         """
         n_dk, scale, scratch = aligned_array(width), aligned_array(width), aligned_array(width)
-        state, one = stream(seed, 0), np.float32(1)
+        state, one, mass = stream(seed, 0), np.float32(1), np.ones(width, np.float32)
         for alpha in alphas:
             if control[1]:
                 return
@@ -72,26 +112,11 @@ def _compiled_sweep(blocks: int) -> Any:
                 j = first
                 for i in range(indptr[d], indptr[d + 1]):
                     row = np.int64(words[i]) * width
-                    for _ in range(counts[i]):
-                        old = np.int64(z[j])
-                        old_scale = one / np.float32(n_k[old] - 1 + prior)
-                        state, u = uniform(state)
-                        new = draw_collapsed(
-                            n_dk, by_word, row, scale, scratch, blocks, old, old_scale, alpha, u
-                        )
-                        # Rounding at the end of the sum can give an index beyond the last topic.
-                        new = min(new, topics - 1)
-                        if new != old:
-                            n_dk[old] -= one
-                            by_word[row + old] -= one
-                            n_k[old] -= 1
-                            scale[old] = old_scale
-                            n_dk[new] += one
-                            by_word[row + new] += one
-                            n_k[new] += 1
-                            scale[new] = one / np.float32(n_k[new] + prior)
-                            z[j] = new
-                        j += 1
+                    state = redraw_word(
+                        blocks, topics, n_dk, by_word, row, n_k, prior, mass, scale, scratch, alpha,
+                        z, j, counts[i], state,
+                    )  # fmt: skip
+                    j += counts[i]
                 first = j
             control[0] += 1
 
@@ -121,76 +146,23 @@ def sweep(
         control: the number of sweeps so far, and whether to stop, as another thread sees and sets them.
     """
     num_words, topics = by_word.shape
-    width = padded_width(topics)
-    padded = np.zeros((num_words, width), np.float32)
-    padded[:, :topics] = by_word
-    padded_gamma = np.zeros(width, np.float32)
-    padded_gamma[:topics] = gamma
-    _compiled_sweep(width // LANES)(
-        indptr, words, counts, z, padded.reshape(-1), padded.sum(0, dtype=np.float64), num_words, topics,
-        np.asarray(alphas, np.float32), padded_gamma, seed,
+    rows = padded(by_word)
+    _compiled_sweep(rows.shape[1] // LANES)(
+        indptr, words, counts, z, rows.reshape(-1), rows.sum(0, dtype=np.float64), num_words, topics,
+        np.asarray(alphas, np.float32), padded(gamma[None])[0], seed,
         np.zeros(2, np.int64) if control is None else control,
     )  # fmt: skip
-    by_word[:] = padded[:, :topics]
+    by_word[:] = rows[:, :topics]
 
 
-class Assignments:
-    """Documents, and the topic z of each of their tokens: word by word, each as often as it occurs."""
-
-    _NAMES = ("widths", "words", "counts", "z")
-
-    def __init__(self, topics: int, is_here: bool = True) -> None:
-        self._topics, self._is_here = topics, is_here
-        # Two bytes per token, unless there are more topics than these can count.
-        z = np.zeros(0, np.uint16 if topics <= 2**16 else np.int32)
-        self._parts: list[tuple[np.ndarray, ...]] = [(*(np.zeros(0, np.int32) for _ in range(3)), z)]
-        self.num_bytes = 0
-
-    def add(self, documents: Documents, z: np.ndarray | None) -> None:
-        """Add documents with the topics of their tokens; where another process has them, only their size."""
-        widths, dtype = np.diff(documents.indptr).astype(np.int32), self._parts[0][-1].dtype
-        of_documents = (widths, documents.words, documents.counts)
-        self.num_bytes += sum(x.nbytes for x in of_documents) + documents.tokens * dtype.itemsize
-        if self._is_here:
-            assert z is not None
-            self._parts.append((*of_documents, z.astype(dtype)))
-
-    @property
-    def is_too_large(self) -> bool:
-        """Whether this takes more memory than it may."""
-        return self.num_bytes > _MAX_BYTES
-
-    def sweep(
-        self, n_kw: np.ndarray, prior: WordPrior, gamma: np.ndarray, seed: np.uint64, sweeps: int
-    ) -> None:
-        """Redraw the topic of every token in turn, `sweeps` times; n_kw (V, K), their counts, follows."""
-        by_word = n_kw.astype(np.float32)
-        by_word[prior.words] += prior.pseudo_counts
-        widths, words, counts, z = self.state().values()
-        indptr = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
-        sweep(indptr, words, counts, z, by_word, np.full(sweeps, prior.alpha), gamma, seed)
-        by_word[prior.words] -= prior.pseudo_counts
-        n_kw[:] = np.rint(by_word)
-
-    def by_document(self) -> np.ndarray:
-        """n_dk (D, K)."""
-        widths, words, counts, z = self.state().values()
-        indptr = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
-        return topics_of_documents(Documents.from_arrays(indptr, words, counts), z, self._topics)
-
-    def state(self) -> dict[str, np.ndarray]:
-        """The arrays that a resumed run needs; none where another process has them."""
-        if not self._is_here:
-            return {}
-        if len(self._parts) > 1:
-            self._parts = [tuple(np.concatenate(arrays) for arrays in zip(*self._parts, strict=True))]
-        return dict(zip(self._NAMES, self._parts[0], strict=True))
-
-    def restore(self, state: dict[str, np.ndarray], num_bytes: int) -> None:
-        """Restore a `state`, whose arrays have so many bytes."""
-        self.num_bytes = num_bytes
-        if self._is_here:
-            self._parts = [tuple(np.array(state[name]) for name in self._NAMES)]
+def padded(rows: np.ndarray) -> np.ndarray:
+    """The rows (n, K) in float32, filled up with zeros, each from the beginning of a cache line on."""
+    num_rows, topics = rows.shape
+    width = padded_width(topics)
+    copy = np.asarray(aligned_array(num_rows * width)).reshape(num_rows, width)
+    copy[:, :topics] = rows
+    copy[:, topics:] = 0
+    return copy
 
 
 def topics_of_documents(documents: Documents, z: np.ndarray, topics: int) -> np.ndarray:

@@ -15,8 +15,9 @@ import numpy as np
 
 from fokker.corpora import Documents
 from fokker.models.topics._uniform import stream, stream_of_topic
+from fokker.models.topics.assignments import Assignments
 from fokker.models.topics.cir import draw_gamma
-from fokker.models.topics.collapsed import MAX_COUNT, Assignments
+from fokker.models.topics.collapsed import MAX_COUNT
 from fokker.models.topics.document_prior import counts_above
 from fokker.models.topics.gibbs import in_threads
 from fokker.models.topics.share import Share
@@ -64,15 +65,15 @@ class PassCounts:
             if self.assignments.is_too_large:
                 self.assignments = None
 
-    def redraw(self, prior: WordPrior, gamma: np.ndarray, seed: np.uint64) -> None:
-        """One more round of sweeps."""
+    def redraw(self, prior: WordPrior, gamma: np.ndarray, seed: np.uint64, threads: int = 1) -> None:
+        """One more round of sweeps; `threads` changes only the time."""
         before = self.counts.copy()
         if self.assignments is not None:
-            # The tokens are redrawn one after the other: the first process has the counts of all topics.
+            # The first process redraws all tokens, and has the counts of all topics.
             counts = self._share.for_first(self.counts)
             if counts is not None and counts.sum(1).max(initial=0) < MAX_COUNT:
                 num_sweeps = sweeps_per_round(int(counts.sum(dtype=np.int64)))
-                self.assignments.sweep(counts, prior, gamma, seed, num_sweeps)
+                self.assignments.sweep(counts, prior, gamma, seed, num_sweeps, threads)
             shape = len(self.counts), self._share.topics
             self.counts = self._share.of_first(counts, shape, self.counts.dtype)
         self.num_rounds += 1

@@ -7,8 +7,8 @@ counts of an exact pass. All processes read the same stream. For each minibatch
 2. each process sweeps over some of the documents (`deal`);
 3. all add up the counts n_kw and n_dk of their documents (`total`), and each uses those of its own topics.
 
-At the end of an exact pass the first process sweeps over the topics z of all tokens, one after the other,
-which it has gathered during the pass; the others wait.
+At the end of an exact pass the first process sweeps over the topics z of all tokens, which it has gathered
+during the pass; the others wait.
 
 Random numbers belong to a document, or to a word and a topic, and counts are integers, so the draws are those
 of one process to the bit. There are two collectives per minibatch. What the processes have to agree on
@@ -68,20 +68,10 @@ class Share:
         self._is_posted = True
 
     def deal(self, lengths: np.ndarray) -> np.ndarray:
-        """The indices of the documents that this process sweeps over, given the tokens of each.
-
-        All have about as many tokens: the longest first, to the process that has the fewest.
-        """
+        """The indices of the documents that this process sweeps over, given the tokens of each."""
         if self.size == 1:
             return np.arange(len(lengths))
-        loads = [(0, number) for number in range(self.size)]
-        own = []
-        for i in np.argsort(-lengths, kind="stable").tolist():
-            load, number = loads[0]
-            if number == self.number:
-                own.append(i)
-            heapq.heapreplace(loads, (load + int(lengths[i]), number))
-        return np.sort(np.array(own, np.int64))
+        return np.flatnonzero(dealt(lengths, self.size) == self.number)
 
     def all_topics(self, x: np.ndarray) -> np.ndarray:
         """The values of all topics (…, K), given those of its own topics, in every process."""
@@ -295,6 +285,18 @@ class SharedRows:
 def share_of(topics: int, sampler: str) -> Share:
     """The share of this process in a chain over so many topics."""
     return Share(topics, jax.process_index(), jax.process_count(), sampler in DIVISIBLE)
+
+
+def dealt(sizes: np.ndarray, parts: int) -> np.ndarray:
+    """To which part each one goes, so that all parts have about the same size.
+
+    The largest first, to the part that has least.
+    """
+    loads, part_of = [(0, part) for part in range(parts)], np.empty(len(sizes), np.int64)
+    for i in np.argsort(-sizes, kind="stable").tolist():
+        load, part_of[i] = loads[0]
+        heapq.heapreplace(loads, (load + int(sizes[i]), int(part_of[i])))
+    return part_of
 
 
 def _parts(num_rows: int, bytes_per_row: int) -> list[slice]:
