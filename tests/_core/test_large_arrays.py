@@ -39,7 +39,8 @@ def lowered(sampler, shape, dtype=jnp.float32, keeps_moments=False):
     chains = eqx.filter_eval_shape(first_chains, placed, states, moments)
     form = Form(1, ahead=False, known=False, each_step=False)
     place = (Count.of(0), jnp.uint32(0))
-    task = Task(Count.of(0), jnp.int32(1), jnp.int32(1), jnp.asarray(True), place)
+    one = jnp.int32(1)
+    task = Task(Count.of(0), one, one, jnp.asarray(True), Count.of(0), place, jnp.int32(0))
     block = jax.jit(
         lambda keys, chains: run_block((Program(placed, None, None, keys, 2, form), task), chains)
     )

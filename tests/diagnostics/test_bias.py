@@ -217,7 +217,12 @@ def test_steps_refused_beyond_an_end_are_not_called_divergences():
 def test_a_run_whose_bias_was_not_looked_for_is_not_trusted(options, words):
     target = options.get("target", UNIT)
     origin = types.SimpleNamespace(
-        sampler=OfDraws(target, False), target=target, batches=None, notes=(), one_start=False
+        sampler=OfDraws(target, False),
+        target=target,
+        batches=None,
+        batch_repeats=1,
+        notes=(),
+        one_start=False,
     )
     settings = {"temperature": options.get("temperature", 1.0)}
 

@@ -31,7 +31,13 @@ def trace_of(draws, target=None):
     if target is not None:
         sampler = OfDraws(target)
         where = types.SimpleNamespace(
-            sampler=sampler, target=target, batches=None, notes=(), one_start=False, rerun=None
+            sampler=sampler,
+            target=target,
+            batches=None,
+            batch_repeats=1,
+            notes=(),
+            one_start=False,
+            rerun=None,
         )
     return fk.Trace(draws, None, {}, None, None, {}, where)
 

@@ -44,7 +44,13 @@ def rng(seed=0):
 def origin(sampler=None, target=None, one_start=False):
     sampler = sampler or OfDraws()
     return types.SimpleNamespace(
-        sampler=sampler, target=target, batches=None, notes=(), one_start=one_start, rerun=None
+        sampler=sampler,
+        target=target,
+        batches=None,
+        batch_repeats=1,
+        notes=(),
+        one_start=one_start,
+        rerun=None,
     )
 
 

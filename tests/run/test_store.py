@@ -556,7 +556,8 @@ def test_the_model_of_a_command_is_not_reached_by_a_detour(tmp_path, monkeypatch
     (folder / "command.json").write_text(json.dumps({"source": f"{tmp_path}/model.py:target", "steps": 5}))
     run(folder)
     write_command(folder, {"source": "other.py:target", "steps": 7})
-    assert read_command(folder, None) == {"source": f"{tmp_path}/model.py:target", "steps": CALL["steps"]}
+    of_run = {name: CALL[name] for name in ("steps", "burn_in")}
+    assert read_command(folder, None) == {"source": f"{tmp_path}/model.py:target", **of_run}
 
 
 def test_one_changed_number_in_large_data_is_another_data_set():

@@ -85,15 +85,17 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     if share is None:
         return []
     checks["gradient noise over injected noise"] = share
-    fewer_repeats = "" if trace.origin.batch_repeats == 1 else "a smaller batch_repeats, "
+    larger_batches = "larger batches" + (
+        ", a smaller batch_repeats" if trace.origin.batch_repeats > 1 else ""
+    )
     if share <= _SHARE or sampler.absorbs_noise(trace.state):
         return []
     return [
         Finding(
             care_or_bad(not share <= _SHARE_BAD),
             f"the noise of the minibatches is {share:.2g} times the injected noise and widens the "
-            f"distribution: take smaller steps, larger batches, {fewer_repeats}control "
-            "variates, a noise_estimate, or a thermostat",
+            f"distribution: take smaller steps, {larger_batches}, control variates, a noise_estimate, or a "
+            "thermostat",
             Cause.LARGE_STEPS,
         )
     ]
