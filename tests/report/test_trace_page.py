@@ -205,7 +205,7 @@ def test_the_settings_are_those_a_reader_needs(tmp_path):
         shown = trace_page._settings(one)
         assert {"key", "chosen", "keep"}.isdisjoint(shown)
         assert (shown["warm-up steps"], shown["burn-in steps"], shown["sampler name"]) == (
-            "1000",
+            "1,000",
             "0",
             "nuts",
         )

@@ -36,7 +36,6 @@ from fokker.targets.target import Target, TargetWithData
 
 GradientOfBatch = Callable[[PyTree[Array], Any], PyTree[Array]]
 
-# Said where batches come to a sampler that cannot use them.
 NO_GRADIENT = (
     "this sampler was made of dynamics and has no gradient for batches to go into: make it with "
     "fk.samplers.recipe(dynamics, step_size, gradient=lambda theta, batch: …)."
@@ -167,7 +166,6 @@ class Plain(OfDynamics):
         estimator, online = self.estimator, OnlineNoise("diagonal")
         if not self.wants_target or estimator is None or not isinstance(dynamics, Dynamics):
             return None
-        h = step_size_at(self.step_size, state.step)
 
         def by_coordinate(contribution: PyTree[Array]) -> PyTree[Array]:
             gradient = chart.gradient(lambda _: contribution)
@@ -176,8 +174,8 @@ class Plain(OfDynamics):
 
         def minibatch(position: PyTree[Array]) -> Array:
             each = estimator.contributions(self.own_target, state.memory.estimator, position, batch)
-            V = online.estimate(jax.vmap(by_coordinate)(each), batch.scatter)
-            return h * _trace(dynamics.drift_noise(z, online.field(V)), z)
+            V = online.field(online.estimate(jax.vmap(by_coordinate)(each), batch.scatter))
+            return step_size_at(self.step_size, state.step) * _trace(dynamics.drift_noise(z, V), z)
 
         injected = 2 * dynamics.temperature * _trace(dynamics.D, z)
         return jnp.mean(jax.lax.map(minibatch, raised(positions))), injected
@@ -387,9 +385,9 @@ def on_variable(name: str, noise_estimate: FieldLike | str | None) -> Any:
 
 def as_noise_estimate(value: FieldLike | None) -> Field | None:
     """B̂ as a field: of a field, a number, a matrix or blocks."""
-    if value is None:
-        return None
-    return symmetric(value) if isinstance(value, Mapping) else as_field(value)
+    if isinstance(value, Mapping):
+        return symmetric(value)
+    return None if value is None else as_field(value)
 
 
 def _signs(key: Key[Array, ""], z: State) -> State:
