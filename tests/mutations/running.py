@@ -507,6 +507,13 @@ MUTATIONS = [
     ),
     Mutation(
         "run/trajectories.py",
+        "jnp.where(ended & tries & search.has_crossed, steps, taken)",
+        "jnp.where(tries & search.has_crossed, steps, taken)",
+        "a first trial that ends early ends those of the other chains",
+        ("own_sampler::the_first_step_size_of_a_chain_does_not_depend_on_how_long_others_move",),
+    ),
+    Mutation(
+        "run/trajectories.py",
         "return draw(chain.state, noise, first + chain.taken.astype(jnp.uint32))",
         "return draw(chain.state, noise, first)",
         "all trials of a first step size have the same noise",

@@ -11,7 +11,10 @@ import pytest
 import fokker as fk
 from fokker._core.count import Count
 from fokker._core.random import fold_in_step
+from fokker.run import warmup
+from fokker.run.mesh import devices_of
 from fokker.run.step_plan import BATCHES
+from fokker.samplers.contract import computed
 from own_samplers import (
     Energetic,
     InBatches,
@@ -179,6 +182,19 @@ def test_warm_up_learns_the_step_size_of_ones_own_trajectories():
     assert 0.5 < trace.settings["step_size"] < 2.5
     assert np.mean(trace.sample_stats["acceptance_rate"]) == pytest.approx(0.4, abs=0.1)
     assert set(np.unique(trace.sample_stats["num_integration_steps"])) == set(range(1, 9))
+
+
+def test_the_first_step_size_of_a_chain_does_not_depend_on_how_long_others_move():
+    """A chain whose trajectory ends early does not end the search of those that are still moving."""
+    keys = jax.random.split(jax.random.key(3), 4)
+
+    def first_steps(keys):
+        sampler, positions = ManyProposals().on(NORMAL), jnp.ones((len(keys), 2))
+        chains = warmup._Chains(sampler, positions, keys, 61, devices_of(None), computed)
+        chains.find_first_step()
+        return np.asarray(chains.step_sizes)
+
+    np.testing.assert_array_equal(first_steps(keys), [first_steps(key[None])[0] for key in keys])
 
 
 def test_what_cannot_be_learned_is_said():

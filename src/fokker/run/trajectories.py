@@ -336,7 +336,7 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
             updated = search.updated(rate, sampler.target_accept)
             tried = search.tried(rate, *(ravel(sampler.position(x)) for x in (chain.state, new)))
             search = choose(ended & learns, updated, choose(ended & tries, tried, search))
-            taken = jnp.where(tries & search.has_crossed, steps, taken)
+            taken = jnp.where(ended & tries & search.has_crossed, steps, taken)
         state = choose(ended & ~tries, new, chain.state)
         moments = chain.moments
         if moments is not None:
