@@ -158,6 +158,25 @@ class Unadjusted(Sampler):
         return x - self.step_size * jax.grad(self.target.potential)(x) + noise
 
 
+class Reporting(Unadjusted):
+    """Has statistics, and takes batches, with which it must step."""
+
+    takes_batches = True
+
+    def advance(self, draws, state, batch=None, number=None):
+        U = self.target.minibatch_potential
+        x = state.position - self.step_size * jax.grad(U)(state.position, batch)
+        x += jnp.sqrt(2 * self.step_size * self.temperature) * draws[0]
+        info = Info(jnp.all(jnp.isfinite(x)), energy=U(x, batch), tree_depth=jnp.int32(len(batch)))
+        return SamplerState({"theta": x}, state.step + 1), info
+
+
+class ExactInName(Reporting):
+    """The same, which claims to be exact."""
+
+    is_exact = True
+
+
 class Overconfident(Unadjusted):
     """The same, which claims to be exact."""
 

@@ -17,12 +17,14 @@ from fokker.run.step_plan import BATCHES
 from fokker.samplers.contract import computed
 from own_samplers import (
     Energetic,
+    ExactInName,
     InBatches,
     Learning,
     LeimkuhlerMatthews,
     ManyProposals,
     Moving,
     OneMove,
+    Reporting,
     Unadjusted,
     noise_like,
 )
@@ -131,6 +133,17 @@ def test_trajectories_need_no_statistics_and_take_a_schedule(sampler):
     trace = fk.sample(NORMAL, sampler, steps=12, **SHORT)
     np.testing.assert_allclose(trace.samples, by_hand(sampler, 12), rtol=1e-5, atol=1e-6)
     assert trace.stopped is None
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_repeats": 3}, {"keep": "moments"}, {"thin": 2, "chunk": 4}])
+@pytest.mark.parametrize("kind", [Reporting, ExactInName])
+def test_the_statistics_of_a_step_with_batches_are_stored(kind, options):
+    trace = fk.sample(POSTERIOR, kind(1e-3), steps=12, batch_size=4, **SHORT | options)
+    depths = trace.sample_stats["tree_depth"]
+    assert depths.dtype == np.int32
+    np.testing.assert_array_equal(depths, np.full((2, 12 // options.get("thin", 1)), 4))
+    energies = np.asarray(trace.sample_stats["energy"])
+    assert len(np.unique(energies)) == energies.size
 
 
 def test_what_a_sampler_of_trajectories_records_is_stored():

@@ -16,7 +16,7 @@ class Chains(NamedTuple):
     """What the chains carry from step to step.
 
     `sound`: whether at every step so far 2TD - εB̂ was positive semidefinite and ε not negative; `stats`: what
-    the last step reported, by name.
+    the last step reported, by name, within a block.
     """
 
     states: Any
