@@ -325,6 +325,32 @@ class Energetic(Moving):
         return {"pair": 2 * state.position, "taken": jnp.int32(7)}
 
 
+class Counting(Moving):
+    """Reports a number that float32 does not have."""
+
+    def end(self, trajectory, state):
+        state, info = super().end(trajectory, state)
+        return state, info._replace(
+            num_integration_steps=jnp.int32(2**24 + 1), is_divergent=~info.is_finite, energy=1.5
+        )
+
+
+class Vectorial(Moving):
+    """Reports an array where one number is wanted."""
+
+    def end(self, trajectory, state):
+        state, info = super().end(trajectory, state)
+        return state, info._replace(energy=state.position, tree_depth=jnp.int32(1))
+
+
+class VectorialStep(Unadjusted):
+    """The same without a trajectory."""
+
+    def advance(self, draws, state, batch=None, number=None):
+        state, info = super().advance(draws, state, batch, number)
+        return state, info._replace(energy=state.position)
+
+
 class Learning(Moving):
     """Says that warm-up learns, and gives it nothing to learn by."""
 

@@ -16,6 +16,7 @@ from fokker.run.mesh import devices_of
 from fokker.run.step_plan import BATCHES
 from fokker.samplers.contract import computed
 from own_samplers import (
+    Counting,
     Energetic,
     ExactInName,
     InBatches,
@@ -26,6 +27,8 @@ from own_samplers import (
     OneMove,
     Reporting,
     Unadjusted,
+    Vectorial,
+    VectorialStep,
     noise_like,
 )
 
@@ -153,6 +156,23 @@ def test_what_a_sampler_of_trajectories_records_is_stored():
     assert trace.sample_stats["taken"].dtype == np.int32
     U = jax.vmap(jax.vmap(NORMAL.potential))(trace.samples)
     np.testing.assert_allclose(trace.sample_stats["energy"], U, rtol=1e-5)
+
+
+@pytest.mark.parametrize("chains", [2, 20])
+def test_statistics_keep_their_types_to_the_bit(chains):
+    """Few chains run one by one, many together."""
+    trace = fk.sample(NORMAL, Counting(0.1), steps=4, **SHORT | {"chains": chains})
+    stats = trace.sample_stats
+    np.testing.assert_array_equal(stats["num_integration_steps"], np.full((chains, 4), 2**24 + 1))
+    np.testing.assert_array_equal(stats["energy"], np.full((chains, 4), 1.5))
+    assert not stats["is_divergent"].any()
+    assert [stats[name].dtype for name in ("num_integration_steps", "is_divergent")] == [np.int32, bool]
+
+
+@pytest.mark.parametrize("kind", [Vectorial, VectorialStep])
+def test_a_statistic_that_is_an_array_is_refused_by_name(kind):
+    with pytest.raises(ValueError, match=rf"energy in Info of {kind.__name__} has the shape \(2,\)"):
+        fk.sample(NORMAL, kind(0.1), steps=4, **SHORT)
 
 
 @pytest.mark.parametrize("keep", ["draws", "moments"])

@@ -18,7 +18,7 @@ from fokker._core.state import dimension
 from fokker.batches import BatchScheme, WindowBatches
 from fokker.rows import Taken
 from fokker.run.ahead import ReadAhead, is_read, rows_of_chain
-from fokker.run.block import Block, Chains, Choose, Sound, position_of, room_for
+from fokker.run.block import Block, Chains, Choose, Sound, position_of, room_for, stats_of
 from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
 from fokker.run.shares import Read
@@ -244,7 +244,7 @@ def _all_steps(
                 batch = batch_of_chain(*rows)
             state, info = sampler.advance(noise, state, batch, number)
             sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
-            return state, jnp.asarray(sound), info.stats
+            return state, jnp.asarray(sound), stats_of(sampler, info)
 
         states, sound, stats = jax.vmap(one)(chains.states, ((noise, row, values), held))
         states = sharded(states, 1)
