@@ -507,6 +507,20 @@ MUTATIONS = [
     ),
     Mutation(
         "run/trajectories.py",
+        "return sampler.at_step(first + chain.taken.astype(jnp.uint32))",
+        "return sampler.at_step(chain.taken.astype(jnp.uint32))",
+        "the schedule of trajectories starts again in each block",
+        ("own_sampler::a_schedule_of_trajectories_goes_on_over_blocks_and_a_resume",),
+    ),
+    Mutation(
+        "run/trajectories.py",
+        " == 0) & all_finite(position)",
+        " == 0)",
+        "moments of trajectories include draws that are not finite",
+        ("own_sampler::a_chain_of_trajectories_that_diverges_is_stopped_and_named",),
+    ),
+    Mutation(
+        "run/trajectories.py",
         "jnp.where(ended & tries & search.has_crossed, steps, taken)",
         "jnp.where(tries & search.has_crossed, steps, taken)",
         "a first trial that ends early ends those of the other chains",

@@ -158,6 +158,14 @@ def test_what_a_sampler_of_trajectories_records_is_stored():
     np.testing.assert_allclose(trace.sample_stats["energy"], U, rtol=1e-5)
 
 
+def test_a_schedule_of_trajectories_goes_on_over_blocks_and_a_resume():
+    sampler = Moving(lambda t: 0.1 / (1 + t))
+    in_blocks = fk.sample(NORMAL, sampler, steps=12, chunk=5, **SHORT)
+    resumed = fk.sample(NORMAL, sampler, steps=5, **SHORT).resume(7)
+    for trace in (in_blocks, resumed):
+        np.testing.assert_allclose(trace.samples, by_hand(sampler, 12), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("chains", [2, 20])
 def test_statistics_keep_their_types_to_the_bit(chains):
     """Few chains run one by one, many together."""
@@ -185,16 +193,18 @@ def test_a_chain_of_trajectories_that_diverges_is_stopped_and_named(keep):
     assert trace.chains == [0]
     draws = trace.losses[1].draws
     assert trace.losses[1].reason == "not finite: take smaller steps"
+    lone = {**options, "init": fk.PerChain(jnp.array([[1e16, 0.0]])), "chains": 1}
+    # Alone it ends the run, with the draws before: each step multiplies theta by about 9³.
+    alone = fk.sample(steep, Moving(0.1), steps=20, keep=keep, **lone)
+    assert "the chain was stopped" in alone.stopped
     if keep == "draws":
         assert np.isfinite(trace.samples).all()
-        lone = {**options, "init": fk.PerChain(jnp.array([[1e16, 0.0]])), "chains": 1}
-        # Alone it ends the run, with the draws before: each step multiplies theta by about 9³.
-        alone = fk.sample(steep, Moving(0.1), steps=20, **lone)
-        assert "the chain was stopped" in alone.stopped
         assert alone.samples.shape[1] == draws == 7
         assert np.isfinite(alone.samples).all()
     else:
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(trace.moments))
+        # The squares of the last draws are beyond float32.
+        assert np.isfinite(alone.moments["mean"]).all()
 
 
 def test_batches_are_refused_for_trajectories_and_given_to_advance():
