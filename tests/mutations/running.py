@@ -563,6 +563,13 @@ MUTATIONS = [
     ),
     Mutation(
         "run/recording.py",
+        "min(draws + 1, piece.draws) * piece.thin",
+        "piece.steps",
+        "a chain is said to be stopped at the end of its block",
+        ("own_sampler::a_chain_of_trajectories_that_diverges_is_stopped_and_named",),
+    ),
+    Mutation(
+        "run/recording.py",
         "before = self.draws_before + self.draws",
         "before = self.draws",
         "a chain that is stopped after a resume has too few draws",
