@@ -158,6 +158,25 @@ class Unadjusted(Sampler):
         return x - self.step_size * jax.grad(self.target.potential)(x) + noise
 
 
+class Reporting(Unadjusted):
+    """Has statistics, and takes batches, with which it must step."""
+
+    takes_batches = True
+
+    def advance(self, draws, state, batch=None, number=None):
+        U = self.target.minibatch_potential
+        x = state.position - self.step_size * jax.grad(U)(state.position, batch)
+        x += jnp.sqrt(2 * self.step_size * self.temperature) * draws[0]
+        info = Info(jnp.all(jnp.isfinite(x)), energy=U(x, batch), tree_depth=jnp.int32(len(batch)))
+        return SamplerState({"theta": x}, state.step + 1), info
+
+
+class ExactInName(Reporting):
+    """The same, which claims to be exact."""
+
+    is_exact = True
+
+
 class Overconfident(Unadjusted):
     """The same, which claims to be exact."""
 
@@ -304,6 +323,32 @@ class Energetic(Moving):
 
     def record(self, state):
         return {"pair": 2 * state.position, "taken": jnp.int32(7)}
+
+
+class Counting(Moving):
+    """Reports a number that float32 does not have."""
+
+    def end(self, trajectory, state):
+        state, info = super().end(trajectory, state)
+        return state, info._replace(
+            num_integration_steps=jnp.int32(2**24 + 1), is_divergent=~info.is_finite, energy=1.5
+        )
+
+
+class Vectorial(Moving):
+    """Reports an array where one number is wanted."""
+
+    def end(self, trajectory, state):
+        state, info = super().end(trajectory, state)
+        return state, info._replace(energy=state.position, tree_depth=jnp.int32(1))
+
+
+class VectorialStep(Unadjusted):
+    """The same without a trajectory."""
+
+    def advance(self, draws, state, batch=None, number=None):
+        state, info = super().advance(draws, state, batch, number)
+        return state, info._replace(energy=state.position)
 
 
 class Learning(Moving):

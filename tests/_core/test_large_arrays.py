@@ -36,7 +36,7 @@ def lowered(sampler, shape, dtype=jnp.float32, keeps_moments=False):
     moments = None
     if keeps_moments:
         moments = jax.eval_shape(jax.vmap(lambda state: Moments.of(position_of(placed, state))), states)
-    chains = eqx.filter_eval_shape(first_chains, placed, states, moments)
+    chains = eqx.filter_eval_shape(first_chains, states, moments)
     form = Form(1, ahead=False, known=False, each_step=False)
     place = (Count.of(0), jnp.uint32(0))
     one = jnp.int32(1)

@@ -507,6 +507,27 @@ MUTATIONS = [
     ),
     Mutation(
         "run/trajectories.py",
+        "return sampler.at_step(first + chain.taken.astype(jnp.uint32))",
+        "return sampler.at_step(chain.taken.astype(jnp.uint32))",
+        "the schedule of trajectories starts again in each block",
+        ("own_sampler::a_schedule_of_trajectories_goes_on_over_blocks_and_a_resume",),
+    ),
+    Mutation(
+        "run/trajectories.py",
+        " == 0) & all_finite(position)",
+        " == 0)",
+        "moments of trajectories include draws that are not finite",
+        ("own_sampler::a_chain_of_trajectories_that_diverges_is_stopped_and_named",),
+    ),
+    Mutation(
+        "run/trajectories.py",
+        "jnp.where(ended & tries & search.has_crossed, steps, taken)",
+        "jnp.where(tries & search.has_crossed, steps, taken)",
+        "a first trial that ends early ends those of the other chains",
+        ("own_sampler::the_first_step_size_of_a_chain_does_not_depend_on_how_long_others_move",),
+    ),
+    Mutation(
+        "run/trajectories.py",
         "return draw(chain.state, noise, first + chain.taken.astype(jnp.uint32))",
         "return draw(chain.state, noise, first)",
         "all trials of a first step size have the same noise",
@@ -539,6 +560,13 @@ MUTATIONS = [
         "        number = Count.of(0) + t.astype(jnp.uint32)\n",
         "steps are counted from the start of their block",
         ("gradients::every_estimator_runs_under_the_runner_with_chains",),
+    ),
+    Mutation(
+        "run/recording.py",
+        "min(draws + 1, piece.draws) * piece.thin",
+        "piece.steps",
+        "a chain is said to be stopped at the end of its block",
+        ("own_sampler::a_chain_of_trajectories_that_diverges_is_stopped_and_named",),
     ),
     Mutation(
         "run/recording.py",

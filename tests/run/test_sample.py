@@ -639,16 +639,16 @@ def test_a_chain_that_diverges_is_stopped_while_the_others_go_on(keep, on_disk, 
 def test_the_draws_of_a_chain_that_is_stopped_are_counted_from_the_start_of_the_run(is_kept, draws):
     """Ten before the run went on, four in earlier blocks, and two in this one before the first bad draw."""
     run = types.SimpleNamespace(
-        plan=types.SimpleNamespace(chains=2), losses={}, draws_before=10, draws=4, done=99, _chain_axis=1
+        plan=types.SimpleNamespace(chains=2), losses={}, draws_before=10, draws=4, _chain_axis=1
     )
     run._wrong_schedule, run._why = lambda piece: None, lambda is_finite: f"finite: {is_finite}"
     run._by_chain = lambda block, recorded: Recording._by_chain(run, block, recorded)
     sound = np.array([[True, True], [True, True], [True, False]])
     stopped = types.SimpleNamespace(
-        sound=(np.array([True, False]), True), out={"sound": sound}, piece=Piece(0, 3, 1, is_kept)
+        sound=(np.array([True, False]), True), out={"sound": sound}, piece=Piece(20, 3, 1, is_kept)
     )
     Recording._lose_chains(run, stopped)
-    assert run.losses == {1: Loss(draws, 99, "finite: False")}
+    assert run.losses == {1: Loss(draws, 23, "finite: False")}
     Recording._lose_chains(run, stopped)  # once lost, a chain stays so
     assert len(run.losses) == 1
 

@@ -11,16 +11,24 @@ import pytest
 import fokker as fk
 from fokker._core.count import Count
 from fokker._core.random import fold_in_step
+from fokker.run import warmup
+from fokker.run.mesh import devices_of
 from fokker.run.step_plan import BATCHES
+from fokker.samplers.contract import computed
 from own_samplers import (
+    Counting,
     Energetic,
+    ExactInName,
     InBatches,
     Learning,
     LeimkuhlerMatthews,
     ManyProposals,
     Moving,
     OneMove,
+    Reporting,
     Unadjusted,
+    Vectorial,
+    VectorialStep,
     noise_like,
 )
 
@@ -130,6 +138,17 @@ def test_trajectories_need_no_statistics_and_take_a_schedule(sampler):
     assert trace.stopped is None
 
 
+@pytest.mark.parametrize("options", [{}, {"batch_repeats": 3}, {"keep": "moments"}, {"thin": 2, "chunk": 4}])
+@pytest.mark.parametrize("kind", [Reporting, ExactInName])
+def test_the_statistics_of_a_step_with_batches_are_stored(kind, options):
+    trace = fk.sample(POSTERIOR, kind(1e-3), steps=12, batch_size=4, **SHORT | options)
+    depths = trace.sample_stats["tree_depth"]
+    assert depths.dtype == np.int32
+    np.testing.assert_array_equal(depths, np.full((2, 12 // options.get("thin", 1)), 4))
+    energies = np.asarray(trace.sample_stats["energy"])
+    assert len(np.unique(energies)) == energies.size
+
+
 def test_what_a_sampler_of_trajectories_records_is_stored():
     trace = fk.sample(NORMAL, Energetic(0.1), steps=6, thin=2, **SHORT)
     np.testing.assert_array_equal(trace.sample_stats["pair"], 2 * trace.samples)
@@ -139,26 +158,53 @@ def test_what_a_sampler_of_trajectories_records_is_stored():
     np.testing.assert_allclose(trace.sample_stats["energy"], U, rtol=1e-5)
 
 
-@pytest.mark.parametrize("keep", ["draws", "moments"])
-def test_a_chain_of_trajectories_that_diverges_is_stopped_and_named(keep):
+def test_a_schedule_of_trajectories_goes_on_over_blocks_and_a_resume():
+    sampler = Moving(lambda t: 0.1 / (1 + t))
+    in_blocks = fk.sample(NORMAL, sampler, steps=12, chunk=5, **SHORT)
+    resumed = fk.sample(NORMAL, sampler, steps=5, **SHORT).resume(7)
+    for trace in (in_blocks, resumed):
+        np.testing.assert_allclose(trace.samples, by_hand(sampler, 12), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("chains", [2, 20])
+def test_statistics_keep_their_types_to_the_bit(chains):
+    """Few chains run one by one, many together."""
+    trace = fk.sample(NORMAL, Counting(0.1), steps=4, **SHORT | {"chains": chains})
+    stats = trace.sample_stats
+    np.testing.assert_array_equal(stats["num_integration_steps"], np.full((chains, 4), 2**24 + 1))
+    np.testing.assert_array_equal(stats["energy"], np.full((chains, 4), 1.5))
+    assert not stats["is_divergent"].any()
+    assert [stats[name].dtype for name in ("num_integration_steps", "is_divergent")] == [np.int32, bool]
+
+
+@pytest.mark.parametrize("kind", [Vectorial, VectorialStep])
+def test_a_statistic_that_is_an_array_is_refused_by_name(kind):
+    with pytest.raises(ValueError, match=rf"energy in Info of {kind.__name__} has the shape \(2,\)"):
+        fk.sample(NORMAL, kind(0.1), steps=4, **SHORT)
+
+
+@pytest.mark.parametrize(("keep", "chunk"), [("draws", 500), ("draws", 3), ("moments", 500)])
+def test_a_chain_of_trajectories_that_diverges_is_stopped_and_named(keep, chunk):
     """Of two chains one starts so far away that it overflows in the eighth step; the other is unharmed."""
-    options = {**SHORT, "init": fk.PerChain(jnp.array([[0.0, 0.0], [1e16, 0.0]]))}
+    options = {**SHORT, "chunk": chunk, "init": fk.PerChain(jnp.array([[0.0, 0.0], [1e16, 0.0]]))}
     steep = fk.Density(lambda theta: -jnp.sum(theta**2) * (1e-3 + 50 * (jnp.abs(theta[0]) > 1e10)))
-    with pytest.warns(RuntimeWarning, match=r"chain 2 of 2 was stopped at step \d+ \(not finite"):
+    with pytest.warns(RuntimeWarning, match=r"chain 2 of 2 was stopped at step 8 \(not finite"):
         trace = fk.sample(steep, Moving(0.1), steps=20, keep=keep, **options)
     assert trace.chains == [0]
     draws = trace.losses[1].draws
     assert trace.losses[1].reason == "not finite: take smaller steps"
+    lone = {**options, "init": fk.PerChain(jnp.array([[1e16, 0.0]])), "chains": 1}
+    # Alone it ends the run, with the draws before: each step multiplies theta by about 9³.
+    alone = fk.sample(steep, Moving(0.1), steps=20, keep=keep, **lone)
+    assert "the chain was stopped at step 8 (" in alone.stopped
     if keep == "draws":
         assert np.isfinite(trace.samples).all()
-        lone = {**options, "init": fk.PerChain(jnp.array([[1e16, 0.0]])), "chains": 1}
-        # Alone it ends the run, with the draws before: each step multiplies theta by about 9³.
-        alone = fk.sample(steep, Moving(0.1), steps=20, **lone)
-        assert "the chain was stopped" in alone.stopped
         assert alone.samples.shape[1] == draws == 7
         assert np.isfinite(alone.samples).all()
     else:
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(trace.moments))
+        # The squares of the last draws are beyond float32.
+        assert np.isfinite(alone.moments["mean"]).all()
 
 
 def test_batches_are_refused_for_trajectories_and_given_to_advance():
@@ -179,6 +225,19 @@ def test_warm_up_learns_the_step_size_of_ones_own_trajectories():
     assert 0.5 < trace.settings["step_size"] < 2.5
     assert np.mean(trace.sample_stats["acceptance_rate"]) == pytest.approx(0.4, abs=0.1)
     assert set(np.unique(trace.sample_stats["num_integration_steps"])) == set(range(1, 9))
+
+
+def test_the_first_step_size_of_a_chain_does_not_depend_on_how_long_others_move():
+    """A chain whose trajectory ends early does not end the search of those that are still moving."""
+    keys = jax.random.split(jax.random.key(3), 4)
+
+    def first_steps(keys):
+        sampler, positions = ManyProposals().on(NORMAL), jnp.ones((len(keys), 2))
+        chains = warmup._Chains(sampler, positions, keys, 61, devices_of(None), computed)
+        chains.find_first_step()
+        return np.asarray(chains.step_sizes)
+
+    np.testing.assert_array_equal(first_steps(keys), [first_steps(key[None])[0] for key in keys])
 
 
 def test_what_cannot_be_learned_is_said():

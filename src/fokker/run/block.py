@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from fokker._core.rounding import raised
 from fokker.run.moments import Moments
 from fokker.run.step_plan import Piece
-from fokker.samplers.contract import Sampler
+from fokker.samplers.contract import Info, Sampler
 from fokker.targets.constrained import constrained
 
 
@@ -16,7 +17,7 @@ class Chains(NamedTuple):
     """What the chains carry from step to step.
 
     `sound`: whether at every step so far 2TD - εB̂ was positive semidefinite and ε not negative; `stats`: what
-    the last step reported, by name.
+    the last step reported, by name, within a block.
     """
 
     states: Any
@@ -63,6 +64,18 @@ class Blocks(Protocol):
 def position_of(sampler: Sampler, state: PyTree[Array]) -> PyTree[Array]:
     """Theta as the user sees it: constrained where the target has constraints, in a dtype of NumPy."""
     return constrained(sampler.known_target, raised(sampler.position(state)))
+
+
+def stats_of(sampler: Sampler, info: Info) -> dict[str, Array]:
+    """What a step reports, by name: one number each."""
+    stats = {name: jnp.asarray(value) for name, value in info.stats.items()}
+    for name, value in stats.items():
+        if value.ndim:
+            raise ValueError(
+                f"{name} in Info of {sampler.name} has the shape {value.shape}: a statistic is one number "
+                "per step; define record for arrays."
+            )
+    return stats
 
 
 def room_for(draws: int) -> int:

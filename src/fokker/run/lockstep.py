@@ -18,7 +18,7 @@ from fokker._core.state import dimension
 from fokker.batches import BatchScheme, WindowBatches
 from fokker.rows import Taken
 from fokker.run.ahead import ReadAhead, is_read, rows_of_chain
-from fokker.run.block import Block, Chains, Choose, Sound, position_of, room_for
+from fokker.run.block import Block, Chains, Choose, Sound, position_of, room_for, stats_of
 from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
 from fokker.run.shares import Read
@@ -81,21 +81,10 @@ class Program(NamedTuple):
     mesh: Mesh | None = None
 
 
-def first_chains(
-    sampler: Sampler, states: PyTree[Array], moments: Moments | None, lost: Sequence[int] = ()
-) -> Chains:
+def first_chains(states: PyTree[Array], moments: Moments | None, lost: Sequence[int] = ()) -> Chains:
     """Chains before their first step; `lost`: those that were stopped before."""
     number = jax.tree.leaves(states)[0].shape[0]
-    stats = _blank_stats(sampler, states) if sampler.is_exact and not sampler.has_trajectories else {}
-    sound = jnp.asarray(~np.isin(np.arange(number), np.asarray(lost, int)))
-    return Chains(states, moments, sound, stats)
-
-
-# Compiled, so that a step is traced once for its shapes and not again in every run.
-@eqx.filter_jit
-def _blank_stats(sampler: Sampler, states: PyTree[Array]) -> dict[str, Array]:
-    step = jax.vmap(lambda state: sampler.step(jax.random.key(0), state)[1].stats)
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, states))
+    return Chains(states, moments, jnp.asarray(~np.isin(np.arange(number), np.asarray(lost, int))), {})
 
 
 class Form(NamedTuple):
@@ -243,8 +232,11 @@ def _all_steps(
 
         return jax.vmap(of_chain)(keys)
 
-    def step(t: Array, drawn: PyTree[Array], held: Any, chains: Chains) -> Chains:
+    def step(t: Array, noise: PyTree[Array], row: Any, held: Any, chains: Chains) -> Chains:
         number = task.first + t.astype(jnp.uint32)
+        values = None
+        if task.read is not None and held is None:
+            row, values = read_batch(t)
 
         def one(state: PyTree[Array], inputs: PyTree[Array]) -> Any:
             (noise, *rows), batch = inputs
@@ -252,9 +244,9 @@ def _all_steps(
                 batch = batch_of_chain(*rows)
             state, info = sampler.advance(noise, state, batch, number)
             sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
-            return state, jnp.asarray(sound), info.stats
+            return state, jnp.asarray(sound), stats_of(sampler, info)
 
-        states, sound, stats = jax.vmap(one)(chains.states, (drawn, held))
+        states, sound, stats = jax.vmap(one)(chains.states, ((noise, row, values), held))
         states = sharded(states, 1)
         size = sampler.own_step_size
         if callable(size):
@@ -292,10 +284,7 @@ def _all_steps(
         def one_step(t: Array, carry: tuple[Chains, Any], held: Any = None) -> tuple[Chains, Any]:
             before, out = carry
             key, row, drawn = jax.tree.map(lambda x: x[t - first], (step_keys, rows, noise))
-            values = None
-            if task.read is not None and held is None:
-                row, values = read_batch(t)
-            chains = step(t, (noise_of(key) if noise is None else drawn, row, values), held, before)
+            chains = step(t, noise_of(key) if noise is None else drawn, row, held, before)
             active = t < end
             if form.known:
                 chains = jax.tree.map(lambda new, old: jnp.where(active, new, old), chains, before)
@@ -305,7 +294,7 @@ def _all_steps(
             return record(jnp.minimum(t, end - 1) // task.thin, is_draw, (chains, out))
 
         count = form.length if form.known else jnp.minimum(form.length, end - first)
-        if batches is None or form.repeats == 1:
+        if not shares_batches:
             return jax.lax.fori_loop(0, count, lambda k, carry: one_step(first + k, carry), carry)
 
         def sharing(k: Array, carries: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -328,6 +317,14 @@ def _all_steps(
         # What is not kept is not computed: the position of a large state may take longer than many steps.
         return jax.lax.cond(task.keeps, lambda carry: record(row, True, carry), lambda carry: carry, carry)
 
+    def first_stats() -> dict[str, Array]:
+        start = jnp.zeros((), jnp.int32)
+        key, row = jax.tree.map(lambda x: x[0], keys_and_rows(start))
+        return step(start, noise_of(key), row, shared_batch(start) if shares_batches else None, chains).stats
+
+    shares_batches = batches is not None and form.repeats > 1
+    stats = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(first_stats))
+    chains = chains._replace(stats=stats)
     observed = shapes = jax.eval_shape(observe, chains)
     # On an accelerator each array that is written costs a kernel per step.
     is_joined = form.known and form.each_step and can_join(observed)
@@ -347,4 +344,4 @@ def _all_steps(
     finite = jax.vmap(all_finite)(chains.states)
     if "position" in out:
         out["sound"] &= jax.vmap(jax.vmap(all_finite))(out["position"])
-    return sharded(chains, 1), (finite, chains.sound), out
+    return sharded(chains._replace(stats={}), 1), (finite, chains.sound), out

@@ -79,7 +79,7 @@ class Run:
             done = int(self.folder.checkpoint.description["taken"])
             losses = dict(self.folder.checkpoint.losses)
             states, moments = self.folder.restored(states, moments, self.devices)
-        self.chains = self.devices.carried(first_chains(self.sampler, states, moments, sorted(losses)))
+        self.chains = self.devices.carried(first_chains(states, moments, sorted(losses)))
         self._is_cpu = _is_on_cpu(self.chains.states)
         self.pace = _Pace(self.plan.chunk)
         kind = Trajectories if self.sampler.has_trajectories else Lockstep

@@ -9,7 +9,7 @@ from jaxtyping import PyTree
 
 
 class Loss(NamedTuple):
-    """How a chain ended: the draws it has made, the step before which that was noticed, and why."""
+    """How a chain ended: the draws it has made, the step of the first that is not sound, and why."""
 
     draws: int
     step: int

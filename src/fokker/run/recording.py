@@ -87,7 +87,8 @@ class Recording:
         if schedule is not None:
             return f"{schedule}: give one whose step sizes are positive and finite"
         which = "the chain" if self.plan.chains == 1 else "every chain"
-        return f"{which} was stopped at step {self.done:,} ({next(iter(self.losses.values())).reason})"
+        last = max(loss.step for loss in self.losses.values())
+        return f"{which} was stopped at step {last:,} ({next(iter(self.losses.values())).reason})"
 
     def _lose_chains(self, block: Block) -> str | None:
         """Note which chains diverged in a block; return what is wrong with the schedule of all of them."""
@@ -97,11 +98,13 @@ class Recording:
             return None
         schedule = self._wrong_schedule(block.piece)
         before = self.draws_before + self.draws
+        piece = block.piece
+        rows = self._by_chain(block, block.out["sound"])
         for c in new:
-            draws = before + (
-                first_unsound(self._by_chain(block, block.out["sound"])[c]) if block.piece.is_kept else 0
-            )
-            self.losses[c] = Loss(draws, self.done, schedule or self._why(bool(finite[c])))
+            draws = first_unsound(rows[c])
+            step = piece.first + min(draws + 1, piece.draws) * piece.thin
+            reason = schedule or self._why(bool(finite[c]))
+            self.losses[c] = Loss(before + draws * piece.is_kept, step, reason)
         return schedule
 
     def _why(self, finite: bool) -> str:

@@ -24,7 +24,7 @@ from fokker._core.precision import in_this_precision, is_double
 from fokker._core.random import fold_in_step
 from fokker._core.rounding import raised
 from fokker._core.state import choose, dimension, ravel, shapes_of_first, unravel
-from fokker.run.block import Block, Chains, Choose, position_of
+from fokker.run.block import Block, Chains, Choose, position_of, stats_of
 from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
 from fokker.run.start import Started
@@ -336,7 +336,7 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
             updated = search.updated(rate, sampler.target_accept)
             tried = search.tried(rate, *(ravel(sampler.position(x)) for x in (chain.state, new)))
             search = choose(ended & learns, updated, choose(ended & tries, tried, search))
-            taken = jnp.where(tries & search.has_crossed, steps, taken)
+            taken = jnp.where(ended & tries & search.has_crossed, steps, taken)
         state = choose(ended & ~tries, new, chain.state)
         moments = chain.moments
         if moments is not None:
@@ -344,7 +344,7 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
             counts = ended & keeps & ((chain.taken + 1) % thin == 0) & all_finite(position)
             moments = choose(counts, moments.add(position), moments)
         row = jnp.minimum(chain.taken // thin, capacity - 1)
-        rows = rows_of(Chain(state, search, moments, chain.taken), info.stats)
+        rows = rows_of(Chain(state, search, moments, chain.taken), stats_of(sampler, info))
         # A row is written again until its draw is complete.
         write = jax.lax.dynamic_update_index_in_dim
         out = jax.tree.map(lambda o, x: write(o, jnp.where(ended, x, o[row]), row, 0), out, rows)
@@ -353,10 +353,7 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
     def rows_of(chain: Chain, stats: dict[str, Array]) -> dict[str, Any]:
         """What is recorded of a draw: theta as a vector, and where warm-up learns by it ∇U."""
         x = ravel(sampler.position(chain.state))
-        rows = {"position": x, "record": stepping(chain).record(chain.state)}
-        if stats:
-            # One array for all statistics: in a loop each array that changes costs a kernel.
-            rows["stats"] = jnp.stack([stats[name].astype(x.dtype) for name in like_stats])
+        rows = {"position": x, "record": stepping(chain).record(chain.state), "stats": pack(stats)}
         gradient = None if search is None else known_gradient(sampler, chain.state)
         return rows if gradient is None else rows | {"gradient": ravel(gradient)}
 
@@ -372,13 +369,15 @@ def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, d
     chains = Chain(states, search, moments, jnp.zeros(keys.shape, jnp.int32))
     one = Chain(one_state, one_search, None, jnp.zeros((), jnp.int32))
     like_trajectory = jax.eval_shape(lambda draws: stepping(one).start(draws, one_state), like_draws)
-    like_stats = jax.eval_shape(lambda path: stepping(one).end(path, one_state)[1].stats, like_trajectory)
+    like_stats = jax.eval_shape(
+        lambda path: stats_of(sampler, stepping(one).end(path, one_state)[1]), like_trajectory
+    )
     like_packed = jax.eval_shape(pack, like_trajectory)
     nothing = tuple(jnp.zeros((*keys.shape, *x.shape), x.dtype) for x in like_packed)
     like_rows = jax.eval_shape(lambda stats: rows_of(one, stats), like_stats)
     blank = jax.tree.map(lambda x: jnp.zeros((*keys.shape, capacity, *x.shape), x.dtype), like_rows)
     carry = (jnp.ones(keys.shape, bool), nothing, chains, blank)
     *_, chains, out = jax.lax.while_loop(lambda c: jnp.any(c[2].taken < steps), body, carry)
-    record, stats = out.pop("record"), out.pop("stats", None)
-    named = {name: stats[..., i].astype(like.dtype) for i, (name, like) in enumerate(like_stats.items())}
+    record, stats = out.pop("record"), out.pop("stats")
+    named = over_chains(jax.vmap(lambda packed: unpack(packed, like_stats)))(stats) if stats else {}
     return chains, {**record, **named, **out}
