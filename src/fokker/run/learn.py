@@ -22,7 +22,8 @@ from fokker.run.store import CHECKPOINT
 from fokker.run.trials import TRIED
 from fokker.run.tuning import tuned
 from fokker.run.warmup import warmed_up
-from fokker.samplers.contract import Sampler, Stages, TrajectorySampler, Warmed
+from fokker.samplers.contract import Sampler, Stages, Warmed
+from fokker.samplers.trajectory_sampler import TrajectorySampler
 
 # Default steps of warm-up.
 WARM_UP = 1000

@@ -30,7 +30,8 @@ from fokker.run.moments import Moments
 from fokker.run.start import Started
 from fokker.run.step_plan import BATCHES
 from fokker.run.step_search import StepSearch
-from fokker.samplers.contract import Sampler, TrajectorySampler, all_finite, chunk_length
+from fokker.samplers.contract import Sampler, all_finite, chunk_length
+from fokker.samplers.trajectory_sampler import TrajectorySampler
 from fokker.targets.constrained import constrained
 from fokker.targets.target import Target
 

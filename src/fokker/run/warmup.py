@@ -20,12 +20,12 @@ from fokker.run.trajectories import Steps, known_gradient, run_trajectories
 from fokker.samplers.contract import (
     SamplerState,
     Stages,
-    TrajectorySampler,
     Warmed,
     chunk_length,
     start_chains,
 )
 from fokker.samplers.mass_matrix import MassMatrix, by_gradients, diagonal, estimate, identity, spread
+from fokker.samplers.trajectory_sampler import TrajectorySampler
 
 # A share of the steps to reach the mass of the target, one for the last step size, and between them windows
 # that double in length, each with the covariance learned from the one before (Stan's plan).

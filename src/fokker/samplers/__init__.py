@@ -11,7 +11,7 @@ from typing import Any
 
 from fokker._core.state import nearest
 from fokker.samplers._named import naming_arguments
-from fokker.samplers.contract import Followed, Info, Sampler, SamplerState, TrajectorySampler
+from fokker.samplers.contract import Followed, Info, Sampler, SamplerState
 from fokker.samplers.gibbs import gibbs, gibbs_normal
 from fokker.samplers.hmc import ghmc, hmc
 from fokker.samplers.mala import mala
@@ -28,6 +28,7 @@ from fokker.samplers.sgld import sgfs, sgld, sgrld
 from fokker.samplers.sgnht import sgnht, sgnht_by_ding
 from fokker.samplers.sgrhmc import gsgrhmc, naive_sgrhmc, sgrhmc
 from fokker.samplers.slice_sampler import slice_sampler
+from fokker.samplers.trajectory_sampler import TrajectorySampler
 from fokker.samplers.unadjusted import ula, ulmc
 
 __all__ = [

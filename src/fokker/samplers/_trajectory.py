@@ -9,7 +9,8 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.state import ravel
 from fokker.corrections import Visited
-from fokker.samplers.contract import Info, SamplerState, TrajectorySampler
+from fokker.samplers.contract import Info, SamplerState
+from fokker.samplers.trajectory_sampler import TrajectorySampler
 
 
 class Trajectory(NamedTuple):

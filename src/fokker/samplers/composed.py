@@ -17,11 +17,12 @@ from fokker.gradients import Estimator
 from fokker.integrators import Correctable
 from fokker.samplers import _checks
 from fokker.samplers._trajectory import Trajectory, trajectory_of
-from fokker.samplers.contract import Info, Memory, SamplerState, TrajectorySampler, all_finite
+from fokker.samplers.contract import Info, Memory, SamplerState, all_finite
 from fokker.samplers.coordinates import Coordinates, coordinates
 from fokker.samplers.family import Family
 from fokker.samplers.of_dynamics import OfDynamics, check_waits
 from fokker.samplers.schedules import StepSize, step_size_at
+from fokker.samplers.trajectory_sampler import TrajectorySampler
 from fokker.targets.target import Target
 
 

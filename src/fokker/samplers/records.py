@@ -11,7 +11,8 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.integrators import Point
 
 if TYPE_CHECKING:
-    from fokker.samplers.contract import Sampler, TrajectorySampler
+    from fokker.samplers.contract import Sampler
+    from fokker.samplers.trajectory_sampler import TrajectorySampler
 
 
 class Memory(NamedTuple):
