@@ -234,6 +234,33 @@ class Forgetful(Following):
         return self.stepped(x, jnp.sqrt(2 * self.step_size) * draws[0])
 
 
+class Jumping(Following):
+    """Noise of the right mean square in rare jumps, which leave heavier tails at every step size."""
+
+    rate: Any = 1.0
+
+    def moved(self, draws, x):
+        normal, uniform = draws
+        share = jnp.minimum(1.0, self.rate * self.step_size)
+        kick = jnp.where(uniform < share, normal / jnp.sqrt(share), 0.0)
+        return self.stepped(x, jnp.sqrt(2 * self.step_size * self.temperature) * kick)
+
+
+class TwoPoint(Following):
+    """Noise of two values, which small steps may have."""
+
+    def moved(self, draws, x):
+        return self.stepped(x, jnp.sqrt(2 * self.step_size * self.temperature) * jnp.sign(draws[0]))
+
+
+class ThreePoint(Following):
+    """Noise of three values, with a normal distribution's fourth moment; it is zero in two of three steps."""
+
+    def moved(self, draws, x):
+        noise = jnp.sqrt(3.0) * jnp.sign(draws[0]) * (jnp.abs(draws[0]) > 0.9674215661)
+        return self.stepped(x, jnp.sqrt(2 * self.step_size * self.temperature) * noise)
+
+
 class Dropped(Following):
     """Does not keep the temperature that it is given."""
 

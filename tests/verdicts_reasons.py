@@ -6,7 +6,7 @@ import numpy as np
 
 import fokker as fk
 from fokker.fields import Dense, Elementwise, Scalar, Skew
-from own_samplers import Following, Halved, Overconfident, RandomWalk, Unadjusted
+from own_samplers import Following, Halved, Jumping, Overconfident, RandomWalk, Unadjusted
 from verdicts import PAIR_2D, Case, H, force, metric, normal, potential
 
 S = fk.samplers
@@ -165,6 +165,14 @@ CASES = [
         "wrong",
         lambda: Following(0.4, friction=2.0).on(TARGET),
         TWO,
+    ),
+    Case(
+        "samplers",
+        "one's own, with noise in jumps",
+        "undecided",
+        lambda: Jumping(0.05).on(NORMAL),
+        TWO,
+        reason="noise comes in jumps",
     ),
     Case("samplers", "lazy sgld", "right", lambda: fk.lazy(S.sgld(0.04)).on(rows())),
     Case("samplers", "lazy sgnht", "right", lambda: fk.lazy(S.sgnht(0.04, kind="diagonal")).on(rows())),

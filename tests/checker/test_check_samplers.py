@@ -23,12 +23,15 @@ from own_samplers import (
     Forgetful,
     HalfTheNoise,
     Ignored,
+    Jumping,
     NeedsABatch,
     Overconfident,
     Pushed,
     RandomWalk,
     SharedNoise,
+    ThreePoint,
     Turning,
+    TwoPoint,
     Unadjusted,
 )
 from registry import EVERY, placed
@@ -214,6 +217,21 @@ def test_steps_that_do_not_follow_what_the_sampler_names_are_undecided(sampler):
     assert report.verdict == "undecided"
     assert "not those of the dynamics that the sampler says it follows" in report.reasons[0]
     assert not report.checks
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0, 8.0])
+def test_noise_in_jumps_is_not_that_of_a_diffusion(rate):
+    """All mean squares are right; these come once in eighty, eight and one of the times compared."""
+    report = of_normal(Jumping(0.4, rate=rate))
+    assert report.verdict == "undecided"
+    assert "jumps" in report.reasons[0]
+
+
+@pytest.mark.parametrize("sampler", [TwoPoint, ThreePoint])
+def test_noise_of_few_values_is_that_of_a_diffusion(sampler):
+    report = of_normal(sampler(0.4))
+    assert report.verdict == "right", str(report)
+    assert "Jumps are not seen where they make up less than about 2" in report.power
 
 
 @pytest.mark.parametrize("sampler", [Dropped, Ignored, DroppedWalk])

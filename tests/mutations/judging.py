@@ -67,6 +67,13 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_steps.py",
+        "small[-1] = _SMALL_SHARE",
+        "small[-1] = 1.0",
+        "noise that comes in jumps is taken for that of a diffusion",
+        ("check_samplers::noise_in_jumps_is_not_that_of_a_diffusion",),
+    ),
+    Mutation(
+        "checker/_steps.py",
         "for power in (2, 1)]",
         "for power in (2, 2)]",
         "a constant force of the steps is not noticed",
