@@ -205,6 +205,62 @@ class Halved(RandomWalk):
         return jnp.where(jnp.log(uniform) < log_ratio, proposal, x)
 
 
+class Leaping(RandomWalk):
+    """Hamiltonian Monte Carlo with three steps of leapfrog, which is exact."""
+
+    def moved(self, draws, x):
+        h, force = self.step_size, jax.grad(self.target.potential)
+        start = r = self.momentum(draws[0])
+        new = x
+        for _ in range(3):
+            r = r - h / 2 * force(new)
+            new = new + h * r
+            r = r - h / 2 * force(new)
+        rise = self.target.potential(new) - self.target.potential(x) + jnp.sum(r**2 - start**2) / 2
+        return jnp.where(jnp.log(draws[1]) < self.log_rate(rise), new, x)
+
+    def momentum(self, normal):
+        return jnp.sqrt(self.temperature) * normal
+
+    def log_rate(self, rise):
+        return -rise / self.temperature
+
+
+class NeverRejecting(Leaping):
+    """Accepts all, which at small steps is nearly right."""
+
+    def log_rate(self, rise):
+        return 0.0
+
+
+class AcceptingAtOne(Leaping):
+    """Forgets the temperature where it accepts."""
+
+    def log_rate(self, rise):
+        return -rise
+
+
+class MomentaAtOne(Leaping):
+    """Forgets the temperature of its momenta; at 1 it is right."""
+
+    def momentum(self, normal):
+        return normal
+
+
+class Choosing(RandomWalk):
+    """Exact, with a step that needs the value of its step size."""
+
+    def moved(self, draws, x):
+        return super().moved(draws, x) if float(self.step_size) > 0 else x
+
+
+class Exploding(RandomWalk):
+    """Exact, and not finite at larger steps than 1."""
+
+    def moved(self, draws, x):
+        return jnp.where(self.step_size > 1, jnp.nan, super().moved(draws, x))
+
+
 class Following(Unadjusted):
     """Says which dynamics it follows."""
 
@@ -251,6 +307,33 @@ class Forgetful(Following):
 
     def moved(self, draws, x):
         return self.stepped(x, jnp.sqrt(2 * self.step_size) * draws[0])
+
+
+class Jumping(Following):
+    """Noise of the right mean square in rare jumps, which leave heavier tails at every step size."""
+
+    rate: Any = 1.0
+
+    def moved(self, draws, x):
+        normal, uniform = draws
+        share = jnp.minimum(1.0, self.rate * self.step_size)
+        kick = jnp.where(uniform < share, normal / jnp.sqrt(share), 0.0)
+        return self.stepped(x, jnp.sqrt(2 * self.step_size * self.temperature) * kick)
+
+
+class TwoPoint(Following):
+    """Noise of two values, which small steps may have."""
+
+    def moved(self, draws, x):
+        return self.stepped(x, jnp.sqrt(2 * self.step_size * self.temperature) * jnp.sign(draws[0]))
+
+
+class ThreePoint(Following):
+    """Noise of three values, with a normal distribution's fourth moment; it is zero in two of three steps."""
+
+    def moved(self, draws, x):
+        noise = jnp.sqrt(3.0) * jnp.sign(draws[0]) * (jnp.abs(draws[0]) > 0.9674215661)
+        return self.stepped(x, jnp.sqrt(2 * self.step_size * self.temperature) * noise)
 
 
 class Dropped(Following):

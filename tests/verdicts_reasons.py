@@ -6,7 +6,7 @@ import numpy as np
 
 import fokker as fk
 from fokker.fields import Dense, Elementwise, Scalar, Skew
-from own_samplers import Following, Halved, Overconfident, RandomWalk, Unadjusted
+from own_samplers import Following, Halved, Jumping, NeverRejecting, Overconfident, RandomWalk, Unadjusted
 from verdicts import PAIR_2D, Case, H, force, metric, normal, potential
 
 S = fk.samplers
@@ -165,6 +165,22 @@ CASES = [
         "wrong",
         lambda: Following(0.4, friction=2.0).on(TARGET),
         TWO,
+    ),
+    Case(
+        "samplers",
+        "one's own, accepting all",
+        "wrong",
+        lambda: NeverRejecting(0.5).on(NORMAL),
+        {**TWO, "number_of_points": 4096},
+        reason="at 4 times the step size",
+    ),
+    Case(
+        "samplers",
+        "one's own, with noise in jumps",
+        "undecided",
+        lambda: Jumping(0.05).on(NORMAL),
+        TWO,
+        reason="noise comes in jumps",
     ),
     Case("samplers", "lazy sgld", "right", lambda: fk.lazy(S.sgld(0.04)).on(rows())),
     Case("samplers", "lazy sgnht", "right", lambda: fk.lazy(S.sgnht(0.04, kind="diagonal")).on(rows())),

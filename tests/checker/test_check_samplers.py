@@ -17,18 +17,28 @@ from fokker.dynamics.problem import make_problem
 from fokker.fields import Elementwise
 from fokker.integrators import EulerMaruyama, ExactOU, IsokineticLeapfrog, Leapfrog, Proposal, exact_ou
 from own_samplers import (
+    AcceptingAtOne,
+    Choosing,
     Dropped,
     DroppedWalk,
+    Exploding,
     Following,
     Forgetful,
     HalfTheNoise,
     Ignored,
+    Jumping,
+    Leaping,
+    ManyProposals,
+    MomentaAtOne,
     NeedsABatch,
+    NeverRejecting,
     Overconfident,
     Pushed,
     RandomWalk,
     SharedNoise,
+    ThreePoint,
     Turning,
+    TwoPoint,
     Unadjusted,
 )
 from registry import EVERY, placed
@@ -214,6 +224,54 @@ def test_steps_that_do_not_follow_what_the_sampler_names_are_undecided(sampler):
     assert report.verdict == "undecided"
     assert "not those of the dynamics that the sampler says it follows" in report.reasons[0]
     assert not report.checks
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0, 8.0])
+def test_noise_in_jumps_is_not_that_of_a_diffusion(rate):
+    """All mean squares are right; these come once in eighty, eight and one of the times compared."""
+    report = of_normal(Jumping(0.4, rate=rate))
+    assert report.verdict == "undecided"
+    assert "jumps" in report.reasons[0]
+
+
+@pytest.mark.parametrize("sampler", [TwoPoint, ThreePoint])
+def test_noise_of_few_values_is_that_of_a_diffusion(sampler):
+    report = of_normal(sampler(0.4))
+    assert report.verdict == "right", str(report)
+    assert "Jumps are not seen where they make up less than about 2" in report.power
+
+
+@pytest.mark.parametrize(
+    ("sampler", "temperature", "where"),
+    [
+        (NeverRejecting, 2.0, "at 4 times the step size"),
+        (AcceptingAtOne, 2.0, "at 4 times the step size"),
+        (MomentaAtOne, 1.0, "at temperature 0.5"),
+    ],
+)
+def test_an_exact_sampler_is_so_at_other_step_sizes_and_temperatures(sampler, temperature, where):
+    """Where its error is too small to be seen, or none, at those that are given."""
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    report = fk.check(sampler(0.5).on(normal, temperature), state=TWO)
+    assert report.verdict == "wrong"
+    assert f"change averages {where}" in report.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "looked"),
+    [
+        (Leaping(0.5), "2 times the step size or at 4 times the step size or at temperature 0.5 ("),
+        (ManyProposals(lambda n: 0.5 / (1 + n)), "2 times the step size or at 4 times the step size or"),
+        (Choosing(1.0), "2 times the step size or at 4 times the step size or at temperature 0.5 ("),
+        (Exploding(0.5), "at 2 times the step size or at temperature 0.5 ("),
+        (DroppedWalk(0.5), ""),
+    ],
+    ids=["leaping", "schedule", "choosing", "exploding", "dropped"],
+)
+def test_the_report_says_at_which_step_sizes_and_temperatures_it_looked(sampler, looked):
+    report = of_normal(sampler, 256)
+    assert report.verdict == ("right" if looked else "undecided"), str(report)
+    assert not looked or looked in report.checks[0]
 
 
 @pytest.mark.parametrize("sampler", [Dropped, Ignored, DroppedWalk])

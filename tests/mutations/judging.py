@@ -10,8 +10,8 @@ _TAILS = ("check_tails",)
 
 MUTATIONS = [
     Mutation(
-        "checker/_samplers.py",
-        "sampler.on(sampler.own_target, 2 * sampler.own_temperature)",
+        "checker/_averages.py",
+        "sampler.on(sampler.own_target, factor * sampler.own_temperature)",
         "sampler.on(sampler.own_target, sampler.own_temperature)",
         "a temperature that the steps forget is not noticed at 1",
         ("check_samplers::steps_that_do_not_follow_what_the_sampler_names_are_undecided",),
@@ -29,6 +29,20 @@ MUTATIONS = [
         "range(1, 1)",
         "noise that coordinates share is not noticed",
         ("check_samplers::steps_that_do_not_follow_what_the_sampler_names_are_undecided",),
+    ),
+    Mutation(
+        "checker/_averages.py",
+        "_LARGER = (2, 4)",
+        "_LARGER = (1, 1)",
+        "a correction that is wrong is not noticed where steps are small",
+        ("check_samplers::an_exact_sampler_is_so_at_other_step_sizes_and_temperatures",),
+    ),
+    Mutation(
+        "checker/_averages.py",
+        "np.exp(np.min(energies) - energies)",
+        "np.ones_like(energies)",
+        "draws of a warmer target are taken for those of the target",
+        ("check_samplers::the_report_says_at_which_step_sizes_and_temperatures_it_looked",),
     ),
     Mutation(
         "checker/_modes.py",
@@ -64,6 +78,13 @@ MUTATIONS = [
         "for power in (1, 1)]",
         "the noise of steps is not compared with that of the dynamics",
         ("check_samplers::steps_that_do_not_follow_what_the_sampler_names_are_undecided",),
+    ),
+    Mutation(
+        "checker/_steps.py",
+        "small[-1] = _SMALL_SHARE",
+        "small[-1] = 1.0",
+        "noise that comes in jumps is taken for that of a diffusion",
+        ("check_samplers::noise_in_jumps_is_not_that_of_a_diffusion",),
     ),
     Mutation(
         "checker/_steps.py",

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fokker.checker._averages import at_temperature
 from fokker.checker._corrections import check_correction
 from fokker.checker._dynamics import Checked, Options, check_dynamics
 from fokker.checker._finding import Finding
@@ -70,17 +71,9 @@ def check_sampler(sampler: Sampler, state: Any, options: Options) -> Report:
     return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[reason])
 
 
-def _at_twice_the_temperature(sampler: Sampler) -> Sampler | None:
-    """The sampler there; None where it says that it has one temperature only."""
-    try:
-        return sampler.on(sampler.own_target, 2 * sampler.own_temperature)
-    except ValueError:
-        return None
-
-
 def _drops_temperature(sampler: Sampler, state: Any) -> bool:
     """Whether at twice the temperature it is the same sampler, or follows dynamics with the same H/T."""
-    warm = _at_twice_the_temperature(sampler)
+    warm = at_temperature(sampler, 2)
     if warm is None:
         return False
     if float(warm.own_temperature) == float(sampler.own_temperature):
@@ -141,7 +134,7 @@ def _warmer(sampler: Sampler, state: Any, problem: Problem) -> tuple[Sampler, Pr
     """The sampler at twice the temperature, with its dynamics: at 1 a forgotten temperature does not show."""
     if not sampler.wants_target:
         return sampler, problem
-    warm = _at_twice_the_temperature(sampler)
+    warm = at_temperature(sampler, 2)
     followed = None if warm is None else warm.follows(state)
     if warm is None or followed is None:
         return sampler, problem

@@ -3,7 +3,9 @@ r"""Whether the steps of a sampler follow the dynamics that it names.
 From the same draws of the target, small steps of the sampler and smaller ones of Euler–Maruyama lead to the
 same time t. Averages of squared moves, of products of two coordinates' moves, and of moves weighted by the
 drift and by the place, must agree. To first order in t they are those of 2D t and of f t; the reference has
-the higher orders too.
+the higher orders too. Noise in rare jumps, whose fourth moment is of order t and not t², may have the same
+averages, and then its moves have another distribution: many are small. Averages of e^{-m²/2s²} of the moves m
+show it, as fourth moments would; they are bounded, so that one rare move decides nothing.
 """
 
 from collections.abc import Callable
@@ -31,6 +33,8 @@ _GROUPS, _STARTS = 128, 32
 _SCALES = 64
 # A smaller difference, as a share of the average, may come from steps that are not small enough.
 _SMALL = 0.1
+# The same of e^{-m²/2s²}, which a tenth more noise lowers by 2 %, and noise of ±1 in so many steps by 0.4 %.
+_SMALL_SHARE = 0.05
 
 
 def names_all_it_does(sampler: Sampler, followed: Followed, problem: Problem) -> bool:
@@ -57,11 +61,12 @@ def steps_finding(
     spread = np.std(draws, axis=0) + 1e-300
     drift = np.asarray(compile_once(jax.vmap(problem.drift))(starts))
     weights = _weights((starts - np.mean(draws, axis=0)) / spread, drift)
-    products = []
+    moves = []
     for path in (_path(sampler, problem), _by_euler(problem, h)):
         run = compile_once(jax.vmap(path))
-        own, shared = ((np.asarray(run(starts, keys)) - starts) / spread for keys in _keys(generator))
-        products.append(_products(own, shared, weights))
+        moves.append([(np.asarray(run(starts, keys)) - starts) / spread for keys in _keys(generator)])
+    size = np.sqrt(np.mean(moves[1][0] ** 2, axis=0)) + 1e-300
+    products = [_products(own, shared, weights, size) for own, shared in moves]
     compared = _compared(products[0], products[1], 2 + weights.shape[2])
     kind, worst = (int(i) for i in np.unravel_index(np.argmax(compared.scores), compared.scores.shape))
     largest = float(compared.scores[kind, worst])
@@ -69,19 +74,26 @@ def steps_finding(
     what = ("mean square of the move", "mean move", "mean move, weighted by drift or place,")[min(kind, 2)]
     if kind >= 2 + weights.shape[2]:
         what = "mean product of the move with that of another coordinate,"
+    meaning = ", in standard deviations of the target"
+    if kind == len(compared.scores) - 1:
+        what, meaning = "share of small moves", ": it is larger where noise comes in jumps"
     actual, expected = (float(np.mean(x, axis=0)[kind, worst]) for x in products)
     how = f"{_STEPS} steps of size {h:.2g} at temperature {float(sampler.own_temperature):.3g} from "
     how += f"{len(starts)} states"
     noise, constant, gain = (max(_SMALL, float(np.max(row))) for row in compared.detectable[:3])
+    share = max(_SMALL_SHARE, float(np.max(compared.detectable[-1])))
     return Finding(
-        f"steps: {how} move them as the dynamics do, by averages of the moves and of their squares",
+        f"steps: {how} move them as the dynamics do, by averages of the moves and of their squares, and "
+        "without jumps",
         f"the steps are not those of the dynamics that the sampler says it follows: over {how}, the {what} "
-        f"of {where} is {actual:.3g} and should be {expected:.3g}, in standard deviations of the target "
+        f"of {where} is {actual:.3g} and should be {expected:.3g}{meaning} "
         f"({min(largest, 1e3):.0f} standard errors)",
         largest,
         ALARM,
         f"Steps with {_within(noise)} of the noise, or {_within(gain)} of the drift, of the dynamics are not "
-        f"distinguished from theirs, nor is a constant drift beside it up to {percent(constant)} of it",
+        f"distinguished from theirs, nor is a constant drift beside it up to {percent(constant)} of it. "
+        f"Jumps are not seen where they make up less than about {percent(min(1.0, 4 * share))} of the mean "
+        f"square of the moves, or where more than about {0.1 / share:.1g} of them come in these steps",
     )
 
 
@@ -102,9 +114,11 @@ def _compared(moves: np.ndarray, expected: np.ndarray, first_cross: int) -> _Com
     size = np.abs(np.mean(expected, axis=0))
     # Weights that the drift does not depend on have averages of zero: compare with the others.
     size[1:first_cross] = np.max(size[1:first_cross], axis=0)
-    for k, row in enumerate(size[first_cross:], 1):
+    for k, row in enumerate(size[first_cross:-1], 1):
         row[:] = np.sqrt(size[0] * np.roll(size[0], -k))
-    is_off = ~(np.abs(difference) <= _SMALL * size)  # not finite is off
+    small = np.full((len(size), 1), _SMALL)
+    small[-1] = _SMALL_SHARE
+    is_off = ~(np.abs(difference) <= small * size)  # not finite is off
     scores = np.where(is_off, np.nan_to_num(np.abs(difference) / error, nan=np.inf), 0.0)
     return _Compared(scores, ALARM * error / np.maximum(size, 1e-300))
 
@@ -129,10 +143,13 @@ def _weights(place: np.ndarray, drift: np.ndarray) -> np.ndarray:
     return weights - np.mean(weights, axis=1, keepdims=True)
 
 
-def _products(moves: np.ndarray, with_shared_noise: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _products(
+    moves: np.ndarray, with_shared_noise: np.ndarray, weights: np.ndarray, size: np.ndarray
+) -> np.ndarray:
     """Group × kind × coordinate: means of squares of moves, of moves, with weights, and by another's move.
 
-    The last kinds are products with the next coordinate, the one after it, …, so that all pairs are there.
+    By another's move: the next coordinate's, that of the one after it, …, so that all pairs are there. The
+    last kind is the mean of e^{-m²/2s²} with s the `size` of the moves of the dynamics.
     """
     by_group = (_GROUPS, _STARTS, -1)
     grouped = moves.reshape(by_group)
@@ -140,7 +157,8 @@ def _products(moves: np.ndarray, with_shared_noise: np.ndarray, weights: np.ndar
     cross = [np.mean(grouped * np.roll(grouped, -k, axis=2), axis=1)[:, None] for k in distances]
     unweighted = [np.mean(grouped**power, axis=1)[:, None] for power in (2, 1)]
     weighted = np.mean(with_shared_noise.reshape(by_group)[:, :, None] * weights, axis=1)
-    return np.concatenate([*unweighted, weighted, *cross], axis=1)
+    small = np.mean(np.exp(-((moves / size) ** 2) / 2).reshape(by_group), axis=1)[:, None]
+    return np.concatenate([*unweighted, weighted, *cross, small], axis=1)
 
 
 def _fastest_time(problem: Problem, draws: np.ndarray) -> float:
