@@ -314,6 +314,16 @@ def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
     assert "exp(-H) is stationary" in page
 
 
+def test_table_and_figure_of_the_demo_have_the_same_signs():
+    from fokker.demo.logistic import Estimates
+
+    estimate = np.array([1.0, 4.0]), np.ones(2)
+    estimates = Estimates(["a", "b"], np.array([2.0, 2.0]), estimate, estimate)
+    points = next(mark for mark in estimates.figure().marks if mark.kind == "points")
+    assert points.x.tolist() == [-1, 2]
+    assert [row[-1] for row in estimates.rows()] == ["-1.0 sd", "+2.0 sd"]
+
+
 @pytest.mark.slow
 def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     """The main job on fewer rows and steps: table, verdict and report."""

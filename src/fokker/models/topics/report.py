@@ -67,9 +67,10 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         f"<p>{documents_used(run)} and {run.tokens:,} words in all, of "
         f"{html.escape(run.corpus.source.label)}, "
         f"{run.training.chain.number:,} steps, {number_of_documents(run.reading.held_out or 0)} held out, "
-        f"a vocabulary of {len(run.corpus.vocabulary):,} words; |S| = {run.total():,.0f}; {run.seconds:,.0f} s.</p>",
+        f"a vocabulary of {len(run.corpus.vocabulary):,} words; |S| = {run.total():,.0f}; "
+        f"{run.seconds:,.0f} s.</p>",
         f"<p>{html.escape(skipped) if skipped else 'No document was left out.'}</p>",
-        pairs({name: str(value) for name, value in _settings(run).items()}, "Settings", ("setting", "")),
+        pairs(_settings(run), "Settings", ("setting", "value")),
     ]
     return page("Topics", *parts)
 
@@ -83,11 +84,15 @@ def _source_of_draws(run: Run) -> str:
     return NOT_EXACT
 
 
-def _settings(run: Run) -> dict[str, object]:
+def _settings(run: Run) -> dict[str, str]:
     reading = {name: getattr(run.reading, name) for name in ("format", "key", "pattern", "minimum_tokens")}
     passes = "unlimited" if run.plan.passes is None else run.plan.passes
     known = run.settings.to_json() | reading | {"passes": passes}
-    return {name.replace("_", " "): value for name, value in known.items() if value is not None}
+    return {
+        name.replace("_", " "): f"{value:,}" if type(value) is int else str(value)
+        for name, value in known.items()
+        if value is not None
+    }
 
 
 def documents_used(run: Run) -> str:
@@ -150,8 +155,8 @@ def _curve_text(curve: Sequence[Evaluation], perplexity: float | None) -> str:
         return "There is no evaluation yet."
     last = curve[-1]
     text = (
-        f"The running average is {last.of_average:,.0f} after {number_of_documents(last.documents)}: the lower "
-        "the better."
+        f"The running average is {last.of_average:,.0f} after {number_of_documents(last.documents)}: the "
+        "lower the better."
     )
     if perplexity is not None:
         text += (
