@@ -6,9 +6,9 @@ from documents import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
 
-from site_pages import accessible, api, errata, facts, house, samplers
+from site_pages import accessible, api, errata, facts, house, introductions, samplers
 
-__all__ = ["GENERATED", "accessible", "api", "errata", "facts", "house", "samplers"]
+__all__ = ["GENERATED", "accessible", "api", "errata", "facts", "house", "introductions", "samplers"]
 
 GENERATED = {
     "house.md",

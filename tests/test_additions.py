@@ -14,7 +14,7 @@ from estimators import ESTIMATORS
 from fokker.cli import app
 from fokker.studio.named import NOT_IN_MENU, SAMPLERS
 from registry import EVERY
-from site_names import facts, samplers
+from site_names import facts, introductions, samplers
 
 _DOCUMENTS = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
@@ -45,6 +45,7 @@ ADDITIONS = {
             "samplers/references.bib": _cited(),
             "docs/sampling.md": _in_tables("docs/sampling.md"),
             "docs/site_pages/facts.py": set(facts.FACTS),
+            "docs/site_pages/introductions.py": set(introductions.INTRODUCTIONS),
             "docs/site_pages/samplers.py": set(samplers.EXAMPLES),
             "tests/digests.py --write --only": _without_settings(STORED),
         },
@@ -96,5 +97,11 @@ def test_the_places_are_those_of_contributing(kind):
 
 def test_what_is_gone_is_named_nowhere():
     names, _ = ADDITIONS["sampler"]
-    tables = (facts.FACTS, samplers.EXAMPLES, _cited(), _without_settings(EVERY) - {"lazy"})
+    tables = (
+        facts.FACTS,
+        introductions.INTRODUCTIONS,
+        samplers.EXAMPLES,
+        _cited(),
+        _without_settings(EVERY) - {"lazy"},
+    )
     assert {name for table in tables for name in set(table) - names} == set()

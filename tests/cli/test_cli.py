@@ -16,7 +16,7 @@ from rich.console import Console
 
 import fokker as fk
 from fokker import cli
-from fokker.cli import check, console
+from fokker.cli import check, console, lda
 from fokker.cli.execution import write_report_of
 from fokker.cli.flags import CommandError, Flag, flags_of, in_flags, translated, with_flags
 from fokker.cli.sample import sample
@@ -209,6 +209,7 @@ def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
         (["check", "FILE:right", "--shape", "theta"], "write VARIABLE=SHAPE"),
         (["check", "FILE:right", "--shape", "theta=2", "--shape", "r=3"], "its row variable has (3,)"),
         (["check", "FILE:right", "--shape", "theta=2", "--shape", "p=2"], "takes the argument 'r'"),
+        (["check", "FILE:right", "--shape", "theta=2"], "name them all in --shape VARIABLE=SHAPE."),
         (["check", "FILE:unknown"], "the shape of the state is not known: give --shape VARIABLE=SHAPE"),
         (["complete", "FILE:right", "--box", "theta=3"], "write VARIABLE=LOW:HIGH"),
         (["complete", "FILE:right", "--box", "theta=3:-3", "--box", "r=-5:5"], "theta"),
@@ -230,6 +231,13 @@ def test_bad_input_is_one_message_and_exit_code_2(fokker, samplers, arguments, m
     assert code == 2
     assert texts[-1] in " ".join(err.split())
     assert "Traceback" not in err
+
+
+def test_an_interruption_before_the_work_is_said(fokker, tmp_path, monkeypatch):
+    (tmp_path / "stopped.py").write_text("raise KeyboardInterrupt")
+    assert fokker("check", f"{tmp_path / 'stopped.py'}:x") == (130, "", "fokker: interrupted\n")
+    monkeypatch.setattr("fokker.cli.lda.parsed", lambda *given: _raise(KeyboardInterrupt()))
+    assert fokker("lda") == (130, "", "fokker: interrupted\n")
 
 
 def test_a_file_that_does_not_run_is_named(fokker, tmp_path):
@@ -304,6 +312,16 @@ def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
     page = (tmp_path / "demo" / "report.html").read_text()
     assert "data:image/png;base64," in page
     assert "exp(-H) is stationary" in page
+
+
+def test_table_and_figure_of_the_demo_have_the_same_signs():
+    from fokker.demo.logistic import Estimates
+
+    estimate = np.array([1.0, 4.0]), np.ones(2)
+    estimates = Estimates(["a", "b"], np.array([2.0, 2.0]), estimate, estimate)
+    points = next(mark for mark in estimates.figure().marks if mark.kind == "points")
+    assert points.x.tolist() == [-1, 2]
+    assert [row[-1] for row in estimates.rows()] == ["-1.0 sd", "+2.0 sd"]
 
 
 @pytest.mark.slow
@@ -442,6 +460,25 @@ OPTIONS = {
 )
 def test_errors_of_the_library_are_in_the_words_of_the_command(message, translated):
     assert in_flags(message, OPTIONS) == translated
+
+
+def test_the_argument_that_a_message_is_about_is_named_as_an_option():
+    flags = flags_of(lda.run)
+    for text in (
+        "topics must be a number",
+        "topics is one of 1, 2",
+        "topics is 3",
+        "topics has more than one x",
+    ):
+        assert in_flags(text, flags) == f"--{text}"
+    # Folders have such names.
+    for text in (
+        "topics has a run in it",
+        "topics is in use by process 3",
+        "the topics must be",
+        "/topics is 3",
+    ):
+        assert in_flags(text, flags) == text
 
 
 def test_a_command_names_its_own_options_and_what_they_offer():

@@ -403,8 +403,8 @@ def test_a_run_that_is_done_says_so_and_errors_are_in_the_words_of_the_command(f
     assert "continuing run with the model" in longer
     assert "finished" not in longer
     for arguments, words in (
-        (["resume", "run", "--steps", 10], "run has 35 steps already, more than the 15 asked for"),
-        (["report", "nothere"], "nothere is not a folder: sample with --out nothere to make one"),
+        (["resume", "run", "--steps", 10], "more than the 15 asked for (of which burn-in: 5): give"),
+        (["report", "nothere"], "there is no folder nothere: sample with --out nothere to make one"),
     ):
         code, _, err = fokker(*arguments)
         assert (code, words in err, "fk." in err) == (2, True, False), err
@@ -585,7 +585,8 @@ def read_columns(folder, **columns):
             "takes no data: for --data make it",
         ),
         (["sample", "several.py:of_data", "--steps", 9], "needs the argument 'data': give --data FILE"),
-        (["predict", "nowhere", "--data", "table.csv"], "nowhere has no run of `fokker sample`"),
+        (["predict", "nowhere", "--data", "table.csv"], "there is no folder nowhere: give that of a run"),
+        (["resume", "runn"], "there is no folder runn: give that of a run"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(fokker, tmp_path, arguments, message):
@@ -781,7 +782,7 @@ def test_values_that_can_be_no_numbers_have_no_codes(tmp_path):
         read_table([str(path)])["l"]
     with pytest.raises(ValueError, match=r"categories=\['l'\]: its values are lists or tables"):
         read_table([str(path)], categories={"l": None})
-    with pytest.raises(ValueError, match=r"which columns=\['y'\] names or .*Their columns are x, l"):
+    with pytest.raises(ValueError, match=r"which columns=\['y'\] names, or .*Their columns are x, l"):
         read_table([str(path)], columns=["x", "y"])
 
 
@@ -920,7 +921,7 @@ def test_a_matrix_has_the_columns_of_the_run_in_their_order(tmp_path):
     with pytest.raises(ColumnError, match="no column 'y', which those of the run have"):
         new.matrix()
     assert read_table([str(path)], columns=["a", "extra"]).matrix().tolist() == [[1, 9]]
-    with pytest.raises(ValueError, match=r"which columns=\['c'\] names or the model was fitted with"):
+    with pytest.raises(ValueError, match=r"which columns=\['c'\] names, or the run or the fit before had"):
         read_table([str(path)], columns=["a", "c"])
 
 

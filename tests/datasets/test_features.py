@@ -128,6 +128,14 @@ def test_the_command_learns_from_ratings_and_features(options, movies):
         (("--seed", -1), "as in --seed 0; -1 was given"),
     ):
         assert message in str(run(*options, "--overwrite", *more).exception)
+    Path("twice.csv").write_text(f"{Path('ratings.csv').read_text()}0,10,5\n")
+    error = str(run("twice.csv", "--out", "new").exception)
+    assert error.endswith("Choose --repeated first, --repeated last or --repeated mean.")
+    # Features in movies.csv, beside the ratings, are no titles.
+    Path("movies.csv").write_text("item,comedy\n10,1\n20,0\n10,2\n")
+    result = run("ratings.csv", "--item-features", "movies.csv", "--out", "new")
+    assert str(result.exception).startswith("--item-features has more than one row for 10: keep one")
+    assert "titles" not in result.output
     movies.write_text(MOVIES.replace("20,2001,Drama,Second\n", ""))
     result = run(*options, "--overwrite", "--item-columns", "year")
     assert "no row for item 20 of the ratings" in str(result.exception)

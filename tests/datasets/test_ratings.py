@@ -167,7 +167,6 @@ def test_a_file_of_titles_that_nobody_named_is_left_out_where_it_cannot_be_used(
     titles = tmp_path / "movies.csv"
     for text, message in (
         ("film,title\n20,Twenty\n", "'film,title' names no column movie, movieId, item_id, id or book_id"),
-        ("movie,year\n20,1999\n", "the format of the titles is unknown"),
     ):
         titles.write_text(text)
         with pytest.warns(UserWarning, match=f"titles beside the ratings are not used: .*{message}"):
@@ -176,6 +175,11 @@ def test_a_file_of_titles_that_nobody_named_is_left_out_where_it_cannot_be_used(
         assert ratings.item_names.tolist() == [20]
         with pytest.raises(ValueError, match=message):
             read_ratings(path, titles=titles)
+    # No titles at all: features, perhaps.
+    titles.write_text("movie,year\n20,1999\n")
+    assert read_ratings(path).titles is None
+    with pytest.raises(ValueError, match="the format of the titles is unknown"):
+        read_ratings(path, titles=titles)
 
 
 def test_columns_by_name_and_by_position(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ from fokker.models.topics.results import Topic, embed_in_plane, headline, hellin
 from fokker.models.topics.settings import Settings, default_passes
 from fokker.models.topics.starting import resume_run, start_run
 from fokker.models.topics.topic_tokens import TopicTokens
-from fokker.models.topics.wording import FIT
+from fokker.models.topics.wording import FIT, number_of_documents
 from marks import long_case
 
 SUBJECTS = (
@@ -704,28 +704,41 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sampler", "sgrdl"], "sampler is one of .*Did you mean 'sgrld'"),
-        (["--topics", 25], "K larger than V: 25 topics of a vocabulary of 24 words"),
-        (["--topics", 0], "topics must be a whole number of at least 1; 0"),
-        (["--burn-in", 6], "burn_in is 6 of 6 sweeps"),
-        (["--alpha", -1], "alpha must be a positive number; -1"),
-        (["--step", "nan"], "step must be a positive number; nan"),
+        (["--sampler", "sgrdl"], "--sampler is one of .*Did you mean 'sgrld'"),
+        (["--topics", 25], "--topics 25 is more than the 24 words of the vocabulary"),
+        (["--topics", 0], "--topics must be a whole number of at least 1; 0"),
+        (["--burn-in", 6], "--burn-in is 6 of 6 sweeps"),
+        (["--alpha", -1], "--alpha must be a positive number; -1"),
+        (["--step", "nan"], "--step must be a positive number; nan"),
         (["--total", "many"], "--total is a number of documents, or 'growing'; 'many'"),
-        (["--passes", 0], "passes must be at least 1; 0"),
+        (["--passes", 0], "--passes must be at least 1; 0"),
         (["--passes", 2, "--forever"], "--passes and --forever contradict"),
         (["--no-skip"], "--no-skip is for --resume FOLDER, which is not given"),
         (["--sampler", "scir", "--friction", 2], "--friction 2.0 is of sghmc and sgrhmc, and --sampler scir"),
         (["--seed-weight", 5], "--seed-weight 5.0 is of --seed-words …, which are not given: leave it out"),
         (["--vocab-size", 5], "give one of them"),
-        (["--held-out", 0], "held_out must be a whole number of at least 1; 0"),
+        (["--held-out", 0], "--held-out must be a whole number of at least 1; 0"),
         (["--held-out", 190], "all 190 documents .* are held out"),
         (["--resume", "nowhere"], "cannot be used with --resume"),
     ],
 )
 def test_bad_options_are_named(corpus, words, tmp_path, arguments, message):
-    code, _, err = command(corpus, "--vocab", words, "--out", tmp_path, *OPTIONS, *arguments)
+    code, _, err = command(corpus, "--vocab", words, "--out", tmp_path / "a" / "b", *OPTIONS, *arguments)
     assert code == 2
     assert_in(message, err)
+    # The documents are counted by a run, which shows how far it is.
+    assert not (tmp_path / "a").exists() or "are held out" in message
+
+
+def test_several_numbers_of_topics_that_fail_leave_no_folder_of_the_one_that_does(corpus, words, tmp_path):
+    options = ["--vocab", words, "--out", tmp_path, *OPTIONS]
+    assert command(corpus, *options, "--topics", "2,25")[0] == 2
+    assert [path.name for path in sorted(tmp_path.iterdir()) if path.is_dir()] == ["topics-2"]
+
+
+def test_the_number_of_documents_is_singular_or_plural():
+    assert number_of_documents(1, "held-out") == "1 held-out document"
+    assert number_of_documents(2000) == "2,000 documents"
 
 
 def test_exact_passes_of_a_run_without_end_are_refused(corpus, words, tmp_path):
@@ -762,7 +775,7 @@ def test_a_resume_of_nothing_or_of_something_else_is_refused(finished, tmp_path)
     code, _, err = command("--resume", tmp_path)
     assert code == 2
     assert_in("has no checkpoint: there is nothing to resume", err)
-    assert_in("is not a folder", command("--resume", tmp_path / "none")[2])
+    assert_in("there is no folder .*none", command("--resume", tmp_path / "none")[2])
     code, _, err = command("--resume", folder, "--topics", 5, "--step", 0.05, "--seed", 3)
     assert code == 2
     assert_in("started with other settings: topics was 4, not 5; seed was 0, not 3", err)

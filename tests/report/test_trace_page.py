@@ -222,7 +222,9 @@ def test_names_are_those_of_dims_and_own_quantities_are_drawn(tmp_path):
     trace = Named({"a": draws}, None, {}, None, None, {"chains": 2})
     summary = trace.summary(quantities={"total": draws.sum(axis=2), "same": np.ones((2, 40))})
     trace.report(tmp_path / "r.html", summary=summary)
-    reader = read((tmp_path / "r.html").read_text(encoding="utf-8"))
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert '<th scope="col"></th>' not in page
+    reader = read(page)
     assert set(json.loads(reader.data[0])["names"]) == {"a[Köln]", f"a[{HOSTILE}]", "total"}
     assert [value for name, value in reader.attributes if name == "data-name"][-1] == "same"
 
@@ -282,6 +284,8 @@ def test_an_error_stands_behind_its_value_and_a_row_has_one_precision():
     assert rows[1] == ["56789", "1500", "54389", "56789", "59189"]
     assert rows[2][:2] == ["2e-09", "1e-09"]
     assert rows[3] == ["0"] * 5
+    many = np.ones(4), np.full(4, 3091.0), np.full(4, 12345.0)
+    assert Summary(list("abcd"), mean, sd, quantiles, *many, [], {}).rows()[0][-2:] == ["3,091", "12,345"]
     assert summary.measured == {
         "kinetic temperature": "1.000",
         "configurational temperature": "0.992 ± 0.005",

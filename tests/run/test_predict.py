@@ -69,7 +69,7 @@ def test_predictions_are_the_function_at_every_draw_and_row(batch_size, monkeypa
             lambda theta, x: x @ theta["w"],
             {},
             ValueError,
-            "function could not be evaluated at a theta of shapes",
+            "function could not be evaluated: 'w'. It was given a theta of shapes",
         ),
         (line, {"thin": 0}, ValueError, "thin must be a whole number of at least 1; 0 was given"),
         (line, {"batch_size": 2.5}, ValueError, "batch_size must be a whole number"),

@@ -202,7 +202,8 @@ def call(function: Callable[..., Any], z: State, what: str = "the function") -> 
         raise ValueError(
             f"{what} takes the argument {unknown[0]!r}, but the variables of the state are "
             f"{', '.join(names)}.{nearest(unknown[0], names)} Name the arguments after the variables, as in "
-            f"`lambda {', '.join(names)}: …`, or take the whole state as one argument `z`."
+            f"`lambda {', '.join(names)}: …`, or take the whole state as one argument `z`; where "
+            f"{unknown[0]!r} is a variable too, the state needs it: name them all in state=…."
         )
     return function(**({**z} if keywords else {name: z[name] for name in required}))
 

@@ -40,9 +40,6 @@ def main() -> None:
     """Run the command; a user error gives one message and exit code 2."""
     try:
         app()
-    except KeyboardInterrupt:
-        show_error("fokker: interrupted")
-        raise SystemExit(130) from None
     except (ValueError, TypeError, OSError) as error:
         show_error(f"fokker: {error}", "red")
         raise SystemExit(2) from None

@@ -41,6 +41,8 @@ _LIST = r"\w+=[^\s,;:()='\"]*(?:,\w+=[^\s,;:()='\"]*[^\s,;:()='\".])+"
 _VALUE = rf"""{_LIST}|\[[^\]]*\]|\([^)]*\)|'[^']*'|"[^"]*"|[^\s,;:()]*[^\s,;:().]"""
 # Functions, dictionaries, names with a dot.
 _EXPRESSION = re.compile(r"lambda\b|\{|[^\W\d]\w*\.[^\W\d]")
+# What follows the name of an argument that a message is about; a folder may have such a name, too.
+_ABOUT = r"(?= must be\b| is one of\b| is \d| has more than one )"
 # An argument of Python that is to be found.
 _AUTOMATIC = "auto"
 
@@ -77,14 +79,16 @@ def in_flags(message: str, flags: Mapping[str, Flag]) -> str:
     names = "|".join(map(re.escape, flags)) or "(?!)"  # which matches nothing
 
     def replaced(match: re.Match[str]) -> str:
-        name, value = match.groups()
+        name, value, about = match.groups()
+        if about is not None:
+            return flags[about].name
         # A value before a parenthesis is a function that is called.
         if name is None or _EXPRESSION.match(value or "") or message[match.end() :].startswith("("):
             return match[0]
         words = _as_option(flags[name], value or "")
         return match[0] if words is None else words
 
-    pattern = rf"{_CALL}|{_QUOTED}|(?<![\w.\-])(?:{_LIST}|({names})=({_VALUE})?)"
+    pattern = rf"{_CALL}|{_QUOTED}|(?<![\w.\-])(?:{_LIST}|({names})=({_VALUE})?)|\A({names}){_ABOUT}"
     return re.sub(pattern, replaced, message)
 
 

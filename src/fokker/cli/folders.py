@@ -26,7 +26,7 @@ def made_folder(folder: Path | None) -> Iterator[None]:
         if not os.access(folder, os.W_OK):
             raise CommandError(f"--out {folder}: you may not write to this folder; give another one.")
         yield
-    except Exception as error:
+    except BaseException as error:
         if (
             created
             and not isinstance(error, BlockingIOError)

@@ -4,7 +4,10 @@ import inspect
 import re
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
+
+from fokker.cli.console import show_error
 
 
 def _as_flags(parameters: list[Any]) -> list[Any]:
@@ -40,6 +43,14 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group of commands."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; Typer would end without a word where Ctrl-C ends it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            show_error("fokker: interrupted")
+            raise typer.Exit(130) from None
 
     def get_params(self, ctx: Any) -> list[Any]:
         """All options, with --help."""

@@ -18,6 +18,7 @@ from fokker.models.declared import declared_in
 from fokker.models.topics.reading import Reading
 from fokker.models.topics.settings import DECLARED as SETTINGS
 from fokker.models.topics.settings import Settings
+from fokker.models.topics.wording import number_of_documents
 
 READING = declared_in(Reading)
 
@@ -139,9 +140,10 @@ def run(
         raise ValueError("--overwrite replaces a run and --resume continues it: give one of them.")
     if no_skip and resume is None:
         raise ValueError("--no-skip is for --resume FOLDER, which is not given.")
+    from fokker.cli.folders import made_folder
     from fokker.cli.lda_sweep import Sweep, start_sweep
     from fokker.models.topics.together import of_all, own_folder
-    from fokker.run.processes import by_first, together
+    from fokker.run.processes import by_first, is_first, together
 
     learning = _learning(
         resume is not None,
@@ -156,7 +158,8 @@ def run(
     folder = resume or out or _OUT
     print_by_first_only()
     # Two runs in one folder would overwrite each other's files.
-    with together(), own_folder(folder, create=resume is None):
+    made = folder if resume is None and is_first() else None
+    with together(), made_folder(made), own_folder(folder):
         stored = by_first(lambda: Sweep.read(folder))
         if len(numbers) > 1 or (resume is not None and stored is not None):
             if forever or corpus == "-":
@@ -244,7 +247,7 @@ def _single_run(
     passes = new["passes"]
     if resume or (not overwrite and is_unfinished(folder, Reading(**reading), Settings(**settings), passes)):
         run = resumed(folder, {**reading, **settings}, passes, new["mixtures"], threads)
-        show(f"continuing after {run.plan.position:,} documents of {run.corpus.source.label}")
+        show(f"continuing after {number_of_documents(run.plan.position)} of {run.corpus.source.label}")
     else:
         started = start(reading, Settings(**settings, threads=threads), folder, overwrite=overwrite, **new)
         if started is None:

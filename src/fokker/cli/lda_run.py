@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fokker.cli.console import console, errors, show, show_error
 from fokker.cli.flags import translated
+from fokker.models.topics.wording import number_of_documents
 
 if TYPE_CHECKING:
     from fokker.cli.lda_progress import RunProgress
@@ -86,7 +87,7 @@ def resumed(folder: Path, changes: dict[str, Any], passes: Any, mixtures: bool, 
 
 def _message(run: "Run") -> str:
     settings = run.settings
-    size = "" if run.plan.length is None else f"{run.plan.length:,} documents, "
+    size = "" if run.plan.length is None else f"{number_of_documents(run.plan.length)}, "
     total = "growing with the documents read" if run.plan.length is None else f"{run.total():,.0f}"
     total = total if settings.total is None else str(settings.total)
     language = run.corpus.vocabulary.language
@@ -105,12 +106,13 @@ def _message(run: "Run") -> str:
         assert run.reading.held_out is not None
         num_documents = min(num_documents, max(0, run.plan.length - run.reading.held_out))
     first_topics = (
-        f"first topics from {num_documents:,} documents" if num_documents else "random first topics"
+        f"first topics from {number_of_documents(num_documents)}" if num_documents else "random first topics"
     )
     return (
         f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words{without}; "
         f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, {passes}, "
-        f"|S| {total}, {run.reading.held_out:,} documents held out; {first_topics}; writing to {run.folder}"
+        f"|S| {total}, {number_of_documents(run.reading.held_out or 0)} held out; {first_topics}; "
+        f"writing to {run.folder}"
     )
 
 
@@ -147,7 +149,11 @@ def learn(run: "Run", skip: bool = True) -> "tuple[Findings, list[str]] | None":
             return _end(run, progress)
         except (Stopped, KeyboardInterrupt):
             saved = run.saved_at
-    left = "there is no checkpoint" if saved is None else f"the checkpoint of {saved:,} documents is kept"
+    left = (
+        "there is no checkpoint"
+        if saved is None
+        else f"the checkpoint of {number_of_documents(saved)} is kept"
+    )
     show(
         f"interrupted while the results were written: {left}, and so are the files that are complete. To "
         f"write the results: {resume_command(run)}"
@@ -225,7 +231,7 @@ def _write(run: "Run", model: "Model", findings: "Findings", progress: "RunProgr
         advice = (
             "There is no checkpoint: start again on another disk (--out)."
             if run.saved_at is None
-            else f"The checkpoint there is of {run.saved_at:,} documents: free some space, then: "
+            else f"The checkpoint there is of {number_of_documents(run.saved_at)}: free some space, then: "
             f"{resume_command(run)}"
         )
         raise OSError(

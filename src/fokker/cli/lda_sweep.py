@@ -71,9 +71,10 @@ class Sweep:
 
     def execute(self, folder: Path, threads: int | None) -> int:
         """Make the runs that are not done, compare all, and return the exit code."""
+        from fokker.cli.folders import made_folder
         from fokker.models.topics.comparison import compare
         from fokker.models.topics.together import led_by_first, own_folder
-        from fokker.run.processes import by_first
+        from fokker.run.processes import by_first, is_first
 
         by_first(lambda: self.write(folder))
         is_interrupted = False
@@ -82,7 +83,7 @@ class Sweep:
             if by_first(partial(self._is_done, subfolder)):
                 show(f"{topics} topics: done before, in {subfolder}")
                 continue
-            with own_folder(subfolder, create=True):
+            with made_folder(subfolder if is_first() else None), own_folder(subfolder):
                 run = self._run(subfolder, topics, threads)
                 is_interrupted = run is None or not led_by_first(run, True, partial(_is_learned, run))
             if is_interrupted:

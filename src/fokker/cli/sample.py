@@ -221,7 +221,7 @@ def report(
     write_report_of(fokker.open(folder), folder / DRAWS_REPORT, str(folder), probabilities)
     if (folder / VERDICT).exists():
         verdict = doubts_about(folder) or "the verdict on this run is “No problems found”"
-        show(f"by {REPORT}, which knows the model: {verdict}")
+        show(f"{REPORT} knows the model, so that its grade counts: {verdict}")
 
 
 def predict(

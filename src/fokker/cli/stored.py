@@ -119,6 +119,10 @@ def read_command(folder: Path, model: str | None, data: Sequence[str] | None = N
     try:
         options = _read_options(folder)
     except FileNotFoundError:
+        if not folder.exists():
+            raise CommandError(
+                f"there is no folder {folder}: give that of a run of `fokker sample`."
+            ) from None
         raise CommandError(
             f"{folder} has no run of `fokker sample`. A run of a Python program continues when that program "
             "is started again."

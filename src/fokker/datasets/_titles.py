@@ -18,13 +18,18 @@ _FILE_NAMES = ("movies.csv", "movies.dat", "u.item", "books.csv", "movie_titles.
 _IDENTIFIERS, _NOT_BY_NAME = ("movieId", "item_id", "id", "book_id"), ("", "title", "bookid")
 
 
+class _NoTitlesError(ValueError):
+    """A file that has no titles at all: beside ratings it is something else, such as their features."""
+
+
 def read_titles(
     folder: Path, item_names: np.ndarray, path: str | Path | None, item_column: str
 ) -> np.ndarray | None:
     """The titles in the order of `item_names`, "" where there is none; None without a file of titles.
 
-    The file is `path`, or one of the known names in the folder of the ratings: where that cannot be used, a
-    warning says why. `item_column`: the name that the ratings have for their column of items, or "".
+    The file is `path`, or one of the known names in the folder of the ratings: where that has titles which
+    cannot be used, a warning says why. `item_column`: the name that the ratings have for their column of
+    items, or "".
     """
     file = _find(folder) if path is None else Path(path).expanduser()
     if file is None:
@@ -36,7 +41,8 @@ def read_titles(
     except (OSError, ValueError, csv.Error) as error:
         if path is not None:
             raise
-        warnings.warn(f"titles beside the ratings are not used: {error}", stacklevel=3)
+        if not isinstance(error, _NoTitlesError):
+            warnings.warn(f"titles beside the ratings are not used: {error}", stacklevel=3)
         return None
     names = [str(name) for name in item_names.tolist()]
     return np.array([by_identifier.get(name, "") for name in names], dtype=np.str_)
@@ -76,7 +82,7 @@ def _parse(text: str, path: Path, item_column: str) -> dict[str, str]:
     if first_line.count(",") >= 2 and first_line.split(",", 1)[0].strip().isdigit():
         rows = (line.split(",", 2) for line in text.splitlines())
         return {row[0]: row[2].strip() for row in rows if len(row) > 2}
-    raise ValueError(
+    raise _NoTitlesError(
         f"{path}: the format of the titles is unknown. Its first line is {first_line[:60]!r}; a header with "
         "the columns movieId and title is one that can be read."
     )

@@ -264,8 +264,8 @@ def _resolve_repeated(ratings: Ratings, path: Path, repeated: Repeated) -> Ratin
         raise ValueError(
             f"{path}: {num_repeated:,} ratings repeat an earlier pair of user and item; the first is by user "
             f"{ratings.user_names[ratings.users[first]]} of item {ratings.item_names[ratings.items[first]]}, "
-            f"rated {ratings.values[first]:g} and then {ratings.values[second]:g}. Choose with "
-            'repeated="first", "last" or "mean".'
+            f"rated {ratings.values[first]:g} and then {ratings.values[second]:g}. Choose "
+            'repeated="first", repeated="last" or repeated="mean".'
         )
     starts = np.flatnonzero(is_first)
     ends = np.append(starts[1:], len(order))

@@ -51,7 +51,7 @@ def laplace(target: Posterior, mode: Array) -> Array:
     return jnp.linalg.inv(x.T @ (x * (p * (1 - p))[:, None]) + jnp.eye(mode.size))
 
 
-_COLUMNS = ("coefficient", "truth", "Laplace", "posterior", "truth lies at")
+_COLUMNS = ("coefficient", "truth", "Laplace", "posterior", "minus the truth")
 
 
 class Estimates(NamedTuple):
@@ -70,7 +70,7 @@ class Estimates(NamedTuple):
                 f"{truth:.4f}",
                 f"{mode:.4f} ± {laplace_sd:.4f}",
                 f"{mean:.4f} ± {sd:.4f}",
-                f"{(truth - mean) / sd:+.1f} sd",
+                f"{(mean - truth) / sd:+.1f} sd",
             ]
             for name, truth, mode, laplace_sd, mean, sd in zip(
                 self.names, self.truth, *self.laplace, *self.posterior, strict=True

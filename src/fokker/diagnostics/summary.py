@@ -35,7 +35,7 @@ class LeafRow(NamedTuple):
         """The row as text."""
         shape = "×".join(map(str, self.shape)) or "scalar"
         ranges = [_range(*self.means), _range(*self.deviations)]
-        return [self.name, shape, *ranges, r_hat_text(self.r_hat), _number(self.effective, ".0f")]
+        return [self.name, shape, *ranges, r_hat_text(self.r_hat), _number(self.effective, ",.0f")]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,10 @@ class Summary:
             values = (self.mean[i], self.deviation[i], *self.quantiles[i])
             row = [name, *(_number(value, form) for value in values)]
             varies = self.deviation[i] != 0
-            judged = [r_hat_text(self.r_hat[i]), *(_number(x[i], ".0f") for x in (self.effective, self.tail))]
+            judged = [
+                r_hat_text(self.r_hat[i]),
+                *(_number(x[i], ",.0f") for x in (self.effective, self.tail)),
+            ]
             table.append(row + (judged if varies else ["constant", "", ""]))
         return table
 

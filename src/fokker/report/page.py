@@ -151,7 +151,7 @@ def table(
     )
 
 
-def pairs(rows: Mapping[str, str], caption: str, names: tuple[str, str] = ("", "")) -> Markup:
+def pairs(rows: Mapping[str, str], caption: str, names: Sequence[str] = ()) -> Markup:
     """A table of names and values."""
     return table(names, list(rows.items()), caption)
 

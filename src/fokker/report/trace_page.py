@@ -55,7 +55,7 @@ def trace_parts(trace: "Trace", summary: "Summary", extra: Sequence[str] = (), *
     same = constant_statistics(stats)
     if figures or same:
         parts += ["<h2>Steps</h2>", figures_part(figures), html("<p>{{ text }}</p>", text=same)]
-    return [*parts, "<h2>The run</h2>", pairs(_settings(trace), "Settings of the run", ("setting", ""))]
+    return [*parts, "<h2>The run</h2>", pairs(_settings(trace), "Settings of the run", ("setting", "value"))]
 
 
 def _tables(summary: "Summary", order: Sequence[int], flagged: set[str]) -> list[Markup]:
@@ -135,5 +135,5 @@ def _setting_text(value: object) -> str:
     if isinstance(value, jax.Array | np.ndarray | np.generic) and np.ndim(value) == 0:
         value = np.asarray(value).item()
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:,.6g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

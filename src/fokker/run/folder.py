@@ -101,10 +101,11 @@ class RunFolder:
             )
         settings = now["settings"]
         total = settings["burn_in"] + settings["steps"]
+        burn_in = f" (of which burn-in: {settings['burn_in']:,})" if settings["burn_in"] else ""
         if before["taken"] > total:
             raise ValueError(
-                f"{self.path} has {before['taken']:,} steps already, more than the {total:,} asked for, with "
-                "burn-in: give at least as many. The draws are kept, and can be read as they are."
+                f"{self.path} has {before['taken']:,} steps already, more than the {total:,} asked for"
+                f"{burn_in}: give at least as many. The draws are kept, and can be read as they are."
             )
         if before["stopped"] is not None and not before["stopped"].startswith("interrupted"):
             raise ValueError(f"there is nothing to continue from in {self.path}: {before['stopped']}.")

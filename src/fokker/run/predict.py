@@ -140,8 +140,8 @@ def _outputs(
             outputs = eqx.filter_eval_shape(function, theta, block, *arguments)
         except (TypeError, ValueError, KeyError, IndexError) as error:
             raise ValueError(
-                f"{what} could not be evaluated at a theta of shapes {describe_shapes(theta)} and rows of "
-                f"shapes {describe_shapes(block)}: {str(error).splitlines()[0]}"
+                f"{what} could not be evaluated: {str(error).splitlines()[0].rstrip('.')}. It was given a "
+                f"theta of shapes {describe_shapes(theta)} and rows of shapes {describe_shapes(block)}."
             ) from error
         for leaf in jax.tree.leaves(outputs):
             if not leaf.shape or leaf.shape[0] != rows:

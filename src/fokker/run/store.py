@@ -119,8 +119,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         paths = (folder / CHECKPOINT, folder / PREVIOUS)
         checkpoint = Checkpoint(*read_latest(paths, KIND, VERSION, partial(_check, folder)))
     except FileNotFoundError:
-        problem = "has no run in it" if folder.is_dir() else "is not a folder"
-        raise FileNotFoundError(f"{folder} {problem}: sample with out={str(folder)!r} to make one.") from None
+        problem = f"{folder} has no run in it" if folder.exists() else f"there is no folder {folder}"
+        raise FileNotFoundError(f"{problem}: sample with out={str(folder)!r} to make one.") from None
     settings = checkpoint.description["settings"]
     settings["chains"] = chains_of(settings)
     return checkpoint._replace(warning=_compared(folder, checkpoint))

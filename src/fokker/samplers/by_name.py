@@ -12,9 +12,10 @@ def by_name(name: str) -> Callable[..., Sampler]:
     """The function of `fk.samplers` of that name, if it needs no more than a step size."""
     known = [n for n in samplers.__all__ if inspect.isfunction(getattr(samplers, n)) and n != "recipe"]
     if name not in known:
+        near = nearest(name, [*known, "auto"])
         raise ValueError(
-            f"there is no sampler {name!r}.{nearest(name, known)} There are: {', '.join(sorted(known))}; or "
-            "'auto', which chooses one."
+            f"there is no sampler {name!r}.{near} There are: {', '.join(sorted(known))}; or 'auto', which "
+            "chooses one."
         )
     make: Callable[..., Sampler] = getattr(samplers, name)
     parameters = inspect.signature(make).parameters.values()

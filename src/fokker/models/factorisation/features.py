@@ -137,7 +137,10 @@ def _frame(given: object, argument: str) -> Any:
         )
     repeated = given.index[given.index.duplicated()]
     if len(repeated):
-        raise ValueError(f"{argument} has more than one row for {repeated.tolist()[0]!r}: keep one.")
+        raise ValueError(
+            f"{argument} has more than one row for {repeated.tolist()[0]!r}: keep one for each identifier. "
+            "If that is no identifier, this is another table, or its identifiers are in another column."
+        )
     twice = given.columns[given.columns.duplicated()]
     if len(twice):
         raise ValueError(f"{argument} has more than one column {twice.tolist()[0]!r}: keep one, or rename.")

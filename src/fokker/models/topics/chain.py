@@ -113,8 +113,8 @@ class TopicChain:
         """
         if settings.topics > words:
             raise ValueError(
-                f"K larger than V: {settings.topics} topics of a vocabulary of {words} words cannot all "
-                "differ; use fewer topics or more words."
+                f"topics={settings.topics} is more than the {words} words of the vocabulary, and topics of "
+                "so few words cannot all differ: take fewer topics, or a corpus with more words."
             )
         step = settings.step
         return cls(

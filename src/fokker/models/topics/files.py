@@ -65,9 +65,9 @@ def read_latest(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], st
         paths = (folder / CHECKPOINT, folder / PREVIOUS)
         return files.read_latest(paths, KIND, VERSION, _check_header)
     except FileNotFoundError:
-        problem = "has no checkpoint" if folder.is_dir() else "is not a folder"
+        problem = f"{folder} has no checkpoint" if folder.exists() else f"there is no folder {folder}"
         raise FileNotFoundError(
-            f"{folder} {problem}: there is nothing to resume. A run writes {CHECKPOINT} to its folder."
+            f"{problem}: there is nothing to resume. A run writes {CHECKPOINT} to its folder."
         ) from None
 
 

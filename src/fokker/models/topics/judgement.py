@@ -16,7 +16,7 @@ from fokker.models.topics.curve import Evaluation
 from fokker.models.topics.evaluate import HeldOut, split_tokens
 from fokker.models.topics.learned_prior import LearnedPrior
 from fokker.models.topics.model import top_words
-from fokker.models.topics.wording import NOT_EXACT, Wording
+from fokker.models.topics.wording import NOT_EXACT, Wording, number_of_documents
 
 # The words of a topic whose seed words are looked for, that are named, and that are measured.
 TABLE_WORDS, TEXT_WORDS, COHERENCE_WORDS = 25, 10, 10
@@ -153,7 +153,7 @@ def judge_predictions(fit: Fit, wording: Wording) -> Verdict:
     return compare_predictions(
         fit.evaluated.perplexity,
         fit.unigram,
-        f"{fit.evaluated.documents.size:,} {'held-out' if fit.are_held_out else 'training'} documents",
+        number_of_documents(fit.evaluated.documents.size, "held-out" if fit.are_held_out else "training"),
         [e.of_draw for e in fit.curve if 4 * e.documents > 3 * fit.curve[-1].documents],
         wording,
     )

@@ -17,7 +17,7 @@ from fokker.models.topics.results import (
 )
 from fokker.models.topics.run import Run
 from fokker.models.topics.watcher import Show
-from fokker.models.topics.wording import NOT_EXACT
+from fokker.models.topics.wording import NOT_EXACT, number_of_documents
 from fokker.report.figures import Axis, Figure, Mark, rule
 from fokker.report.page import choice_part, figure_part, page, pairs, table, verdict_part
 
@@ -66,10 +66,11 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         "<h2>The run</h2>",
         f"<p>{documents_used(run)} and {run.tokens:,} words in all, of "
         f"{html.escape(run.corpus.source.label)}, "
-        f"{run.training.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
-        f"{len(run.corpus.vocabulary):,} words; |S| = {run.total():,.0f}; {run.seconds:,.0f} s.</p>",
+        f"{run.training.chain.number:,} steps, {number_of_documents(run.reading.held_out or 0)} held out, "
+        f"a vocabulary of {len(run.corpus.vocabulary):,} words; |S| = {run.total():,.0f}; "
+        f"{run.seconds:,.0f} s.</p>",
         f"<p>{html.escape(skipped) if skipped else 'No document was left out.'}</p>",
-        pairs({name: str(value) for name, value in _settings(run).items()}, "Settings", ("setting", "")),
+        pairs(_settings(run), "Settings", ("setting", "value")),
     ]
     return page("Topics", *parts)
 
@@ -83,22 +84,26 @@ def _source_of_draws(run: Run) -> str:
     return NOT_EXACT
 
 
-def _settings(run: Run) -> dict[str, object]:
+def _settings(run: Run) -> dict[str, str]:
     reading = {name: getattr(run.reading, name) for name in ("format", "key", "pattern", "minimum_tokens")}
     passes = "unlimited" if run.plan.passes is None else run.plan.passes
     known = run.settings.to_json() | reading | {"passes": passes}
-    return {name.replace("_", " "): value for name, value in known.items() if value is not None}
+    return {
+        name.replace("_", " "): f"{value:,}" if type(value) is int else str(value)
+        for name, value in known.items()
+        if value is not None
+    }
 
 
 def documents_used(run: Run) -> str:
     """How many documents the steps have used: after whole passes how many there are, else over all passes."""
     number, plan = run.training.documents, run.plan
     if plan.passes == 1:
-        return f"{number:,} documents"
+        return number_of_documents(number)
     # A stream that continues without a skip may end with other documents than those of its passes.
     if plan.passes and plan.is_complete and number % plan.passes == 0:
-        return f"{number // plan.passes:,} documents, {plan.passes} passes,"
-    return f"{number:,} documents, each counted in every pass,"
+        return f"{number_of_documents(number // plan.passes)}, {plan.passes} passes,"
+    return f"{number_of_documents(number)}, each counted in every pass,"
 
 
 def word_figures(topics: Sequence[Topic]) -> dict[str, Figure]:
@@ -150,8 +155,8 @@ def _curve_text(curve: Sequence[Evaluation], perplexity: float | None) -> str:
         return "There is no evaluation yet."
     last = curve[-1]
     text = (
-        f"The running average is {last.of_average:,.0f} after {last.documents:,} documents: the lower the "
-        "better."
+        f"The running average is {last.of_average:,.0f} after {number_of_documents(last.documents)}: the "
+        "lower the better."
     )
     if perplexity is not None:
         text += (

@@ -177,13 +177,11 @@ def any_process(flag: bool) -> bool:
 
 
 @contextlib.contextmanager
-def own_folder(folder: Path, create: bool) -> Iterator[None]:
-    """The folder of a run, which the first process holds and, with `create`, makes."""
+def own_folder(folder: Path) -> Iterator[None]:
+    """The folder of a run, which the first process holds where there is one."""
     with contextlib.ExitStack() as stack:
 
         def enter() -> None:
-            if create:
-                folder.mkdir(parents=True, exist_ok=True)
             if folder.is_dir():
                 stack.enter_context(locked(folder))
 

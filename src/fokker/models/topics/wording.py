@@ -14,6 +14,11 @@ class Wording(NamedTuple):
     seed_weight: str
 
 
+def number_of_documents(number: int, kind: str = "") -> str:
+    """So many documents, of this kind."""
+    return f"{number:,} {kind}{' ' if kind else ''}document{'' if number == 1 else 's'}"
+
+
 FIT = Wording(
     longer="Increase passes.",
     unsuitable="Increase passes (a small X needs many), or change step_size.",

@@ -658,7 +658,7 @@ var ParameterViews = class {
       opacity: 0.75,
       width: 0.9
     }));
-    const some = every > 1 ? `one in ${every} of ${draws.toLocaleString("en")} draws` : `all ${draws.toLocaleString("en")} draws`;
+    const some = every > 1 ? `One in ${every} of ${draws.toLocaleString("en")} draws` : `All ${draws.toLocaleString("en")} draws`;
     const step = deviation(this.drawsOf(k)) / 10;
     const means = this.of.means[k].map((value) => rounded(value ?? NaN, step));
     return { title: `Trace of ${names[k]}`, text: `${some} of each chain; means ${means.slice(0, COLOURS).join(", ")}.`, x: { label: "draw" }, y: { label: "" }, marks };
@@ -728,7 +728,7 @@ var ParameterViews = class {
       marks.push({ kind: "points", name: "divergent", colour: "bad", x: at(k), y: at(other), width: 2.6 });
     }
     const lost = shownDivergences < divergences ? `${shownDivergences} of ${divergences.toLocaleString("en")}` : String(divergences);
-    const text = divergences > 0 ? `${lost} divergent draws are marked: where they gather, the steps are too large for the target.` : this.of.divergences === null ? "Draws of both." : "No draw is divergent.";
+    const text = divergences > 0 ? `${lost} divergent draws are marked: where they gather, the steps are too large for the target.` : this.of.divergences === null ? "Each point is one draw." : "No draw is divergent.";
     return {
       title: `${names[k]} and ${names[other]}`,
       text,
