@@ -203,7 +203,7 @@ def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
     [
         (["check", "FILE"], "give a file and a name in it"),
         (["check", "FILE:rihgt"], "has no name 'rihgt'. Did you mean 'right'?"),
-        (["check", "nowhere.py:right"], "there is no file nowhere.py"),
+        (["check", "nowhere.py:right"], "there is no file nowhere.py: give a Python file; --help"),
         (["check", "FILE:needs"], "could not be called without arguments"),
         (["check", "FILE:U"], "could not be called without arguments"),
         (["check", "FILE:right", "--shape", "theta"], "write VARIABLE=SHAPE"),
@@ -312,6 +312,14 @@ def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
     page = (tmp_path / "demo" / "report.html").read_text()
     assert "data:image/png;base64," in page
     assert "exp(-H) is stationary" in page
+
+
+def test_the_usage_of_lda_names_no_command_that_nobody_typed(fokker):
+    for arguments in (["--help"], ["--topisc", 5]):
+        texts = fokker("lda", *arguments)[1:]
+        assert "Usage: fokker lda [" in " ".join(texts)
+        assert "Usage: fokker lda run" not in " ".join(texts)
+    assert "Usage: fokker lda export [" in fokker("lda", "export", "--help")[1]
 
 
 def test_table_and_figure_of_the_demo_have_the_same_signs():

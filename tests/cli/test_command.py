@@ -586,6 +586,7 @@ def read_columns(folder, **columns):
         ),
         (["sample", "several.py:of_data", "--steps", 9], "needs the argument 'data': give --data FILE"),
         (["predict", "nowhere", "--data", "table.csv"], "there is no folder nowhere: give that of a run"),
+        (["sample", "model.py", "--data", "table.csv", *RUN, "--sampler", "autoo"], "Did you mean 'auto'?"),
         (["resume", "runn"], "there is no folder runn: give that of a run"),
     ],
 )

@@ -36,6 +36,12 @@ class Command(TyperCommand):
         """The arguments for the line of usage, without the braces of newer releases of Typer."""
         return [re.sub(r"^\{(.*)\}(?=(\.\.\.)?$)", r"\1", x) for x in super().collect_usage_pieces(ctx)]
 
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """The line of usage, without the name of a command that a group runs where none is named."""
+        default = getattr(ctx.parent and ctx.parent.command, "default", None)
+        path = ctx.command_path.removesuffix(f" {default}")
+        formatter.write_usage(path, " ".join(self.collect_usage_pieces(ctx)))
+
     def get_params(self, ctx: Any) -> list[Any]:
         """All arguments and options, with --help."""
         return _as_flags(super().get_params(ctx))

@@ -30,17 +30,19 @@ _OUT = Path("fokker-lda")
 class DefaultToRun(Group):
     """A group that runs its command `run` if no command is named, and includes it in its help."""
 
+    default = "run"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert `run` if no command is named."""
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["run", *args]
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Both commands, then all options of `run`."""
         super().format_help(ctx, formatter)
-        command = self.commands["run"]
-        with command.make_context("run", [], parent=ctx, resilient_parsing=True) as run_context:
+        command = self.commands[self.default]
+        with command.make_context(self.default, [], parent=ctx, resilient_parsing=True) as run_context:
             command.format_help(run_context, formatter)
 
 

@@ -37,7 +37,7 @@ def split_source(source: str) -> tuple[Path, str | None]:
 def import_file(path: Path) -> ModuleType:
     """The module of a Python file."""
     if not path.is_file():
-        raise CommandError(f"there is no file {path}.")
+        raise CommandError(f"there is no file {path}: give a Python file; --help says what is to be in it.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise CommandError(f"{path} is not a Python file.")
