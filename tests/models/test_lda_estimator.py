@@ -241,7 +241,7 @@ def test_a_learned_gamma_nears_the_truth_in_a_chain(counts):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"n_components": 51}, "51 topics of a vocabulary of 50 words cannot all differ"),
+        ({"n_components": 51}, "topics=51 is more than the 50 words of the vocabulary"),
         ({"n_components": 0}, "n_components must be a whole number of at least 1; 0"),
         ({"n_components": 2.0}, r"n_components must be a whole number of at least 1; 2\.0"),
         ({"sampler": "sgrdl"}, "Did you mean 'sgrld'"),

@@ -249,6 +249,13 @@ MUTATIONS = [
         ("precision::data_that_single_precision_rounds_are_refused_with_the_remedy",),
     ),
     Mutation(
+        "targets/_indices.py",
+        "for place in (x.argmin(), x.argmax())",
+        "for place in (0,)",
+        "indices are looked at in the first row alone",
+        ("indices::an_index_beyond_the_end_is_refused_with_its_row",),
+    ),
+    Mutation(
         "targets/_integers.py",
         '"copy", "select_n", "rev", "mul"',
         '"copy", "sub", "select_n", "rev", "mul"',

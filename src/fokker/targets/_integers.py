@@ -30,20 +30,29 @@ def check_integers(
     `data`: the leaves that `datum` is a row of.
     """
     row_leaves = jax.tree.leaves(datum)
-    if jnp.result_type(float) == np.float64 or not any(_is_integer(x) for x in row_leaves):
+    if jnp.result_type(float) == np.float64 or not any(is_integer(x) for x in row_leaves):
         return
     traced = jax.make_jaxpr(function)(theta, datum).jaxpr
     inputs = traced.invars[len(traced.invars) - len(row_leaves) :]
     named = jax.tree_util.tree_leaves_with_path(datum)
     for variable, (path, _), leaf in zip(inputs, named, leaves(data), strict=True):
-        if not _is_integer(leaf) or not _becomes_float(traced, [variable]):
+        if not is_integer(leaf) or not _becomes_float(traced, [variable]):
             continue
         values = some_rows(leaf) if is_source(leaf) else np.asarray(leaf)
         if values.size and max(abs(int(values.min())), abs(int(values.max()))) > _EXACT:
             check_rounding(f"data{jax.tree_util.keystr(path)}", values, len(leaf), np.dtype(np.float32))
 
 
-def _is_integer(x: Array | np.ndarray | Source) -> bool:
+def inner_programs(equation: Any) -> list[Any]:
+    """The programs that an equation calls, such as the branches of a condition."""
+    inner = jax.tree.leaves(
+        list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr") or hasattr(x, "eqns")
+    )
+    return [program for x in inner if hasattr(program := getattr(x, "jaxpr", x), "eqns")]
+
+
+def is_integer(x: Array | np.ndarray | Source) -> bool:
+    """Whether a column has whole numbers."""
     return np.dtype(x.dtype).kind in "iu"
 
 
@@ -59,12 +68,7 @@ def _becomes_float(program: Jaxpr, variables: Iterable[Any]) -> bool:
             return True
         if name in _FOLLOWED or name == "convert_element_type":
             followed.update(equation.outvars)
-        for inner in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr") or hasattr(x, "eqns")
-        ):
-            program_inside: Any = getattr(inner, "jaxpr", inner)
-            if not hasattr(program_inside, "eqns"):
-                continue
+        for program_inside in inner_programs(equation):
             # The inputs of an inner program are the last of the call's: a condition's index comes before.
             shift = len(equation.invars) - len(program_inside.invars)
             if _becomes_float(

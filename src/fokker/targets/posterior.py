@@ -16,6 +16,7 @@ from fokker.batches import Batch
 from fokker.rows import Stream, categories_of, first_rows, is_source, is_stream, leaves, size_of, span
 from fokker.targets._categories import axes_of_categories
 from fokker.targets._data import checked_data, checked_stream, placed
+from fokker.targets._indices import check_indices
 from fokker.targets._integers import check_integers
 from fokker.targets.blocks import sum_over_rows
 from fokker.targets.target import TargetWithData, check_function, check_number
@@ -65,7 +66,8 @@ class Posterior(TargetWithData):
     Columns of categories, as `fokker sample` reads them or of the type category in a DataFrame, are codes 0,
     1, … with labels. An axis that `log_likelihood` indexes by such a column, as in theta["a"][row["city"]],
     has its name and its labels if this is found out; `dims={"a": ["city"]}` names an axis for which it is
-    not.
+    not. An index beyond the end of an array, where JAX takes the last entry, is refused: `fk.sample` looks at
+    the rows with the smallest and the largest number of each column of integers in memory.
 
     JAX stores floating-point numbers in single precision unless 64 bits are enabled. Data that this would
     round noticeably are refused (docs/data.md has the rule).
@@ -185,6 +187,7 @@ class Posterior(TargetWithData):
             ) from error
         self._labels.check(shapes_of(theta))
         check_integers(self.log_likelihood, theta, datum, self.data)
+        check_indices(self.log_likelihood, theta, datum, self.data)
 
 
 def _checked_size(data: object, size: object) -> int:
