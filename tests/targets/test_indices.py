@@ -7,6 +7,7 @@ import pytest
 
 import fokker as fk
 
+pytestmark = pytest.mark.dependencies
 Y = np.repeat(np.float32([0, 10, 20]), 4)
 THETA = {"a": jnp.zeros(3)}
 

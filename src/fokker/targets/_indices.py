@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 from jax.experimental import checkify
 from jax.extend.core import Jaxpr
@@ -28,10 +29,9 @@ def check_indices(
     if not columns or not _reads(jax.make_jaxpr(function)(theta, datum).jaxpr):
         return
     extremes = {int(place) * len(x) // x.size for x in columns for place in (x.argmin(), x.argmax())}
-    checked = jax.jit(checkify.checkify(function, errors=checkify.index_checks))
     for row in sorted(extremes):
         try:
-            error, _ = checked(theta, jax.tree.map(lambda x: x[0], span(data, row, 1)))
+            error = _error(function, theta, jax.tree.map(lambda x: x[0], span(data, row, 1)))
         except _NOT_CHECKED:
             return
         if message := error.get():
@@ -42,6 +42,11 @@ def check_indices(
                 "0: subtract 1 from a column that begins at 1, give a parameter one entry for each category, "
                 "or limit an index that is not used, as in jnp.minimum(i, 2)."
             )
+
+
+@eqx.filter_jit
+def _error(function: Callable[..., Any], theta: PyTree[Array], datum: PyTree[Array]) -> checkify.Error:
+    return checkify.checkify(function, errors=checkify.index_checks)(theta, datum)[0]
 
 
 def _reads(program: Jaxpr) -> bool:
