@@ -142,7 +142,7 @@ def run(out: Path, seed: int, console: Console) -> None:
     console.print(
         f"kinetic temperature {kinetic:.3f} (1 is right), R-hat at most {summary.r_hat.max():.3f}, ", end=""
     )
-    console.print(f"at least {summary.effective.min():.0f} effective draws")
+    console.print(f"at least {summary.effective.min():,.0f} effective draws")
     console.print(summary.verdict if summary.trusted else str(summary), markup=False, soft_wrap=True)
     against = [
         "<h2>Against truth and Laplace</h2>",
