@@ -104,7 +104,7 @@ docs: $(VENV)/.docs  ## the site, to open from docs/_build/html/index.html witho
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 
 test-site: $(INSTALLED) browser  ## the site that `make docs` built, in Chromium
-	$(BIN)/python -m pytest -m slow tests/test_site_in_browser.py
+	$(BIN)/python -m pytest -m site
 
 studio:  ## build the page of `fokker studio` from studio/ (needs Node)
 	cd studio && npm ci --no-audit --no-fund && npm run types && npm run build

@@ -19,10 +19,7 @@ PAGES = [
     "generated/api/samplers.html",
     "search.html",
 ]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (SITE / "index.html").is_file(), reason="the site is not built: `make docs`"),
-]
+pytestmark = pytest.mark.site
 
 
 def sideways(page):
