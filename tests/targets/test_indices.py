@@ -1,5 +1,6 @@
 """Indices of the data beyond the end of an array, where JAX reads another entry."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -67,4 +68,6 @@ def test_indices_that_are_right_limited_or_no_indices_are_not_refused():
     validate(group)
     validate(group - 3)  # from the end, as in NumPy
     validate(group + 1, lambda theta, row: by_group(theta, {**row, "group": jnp.minimum(row["group"], 2)}))
+    # Of a program that checkify may not know nothing is said.
+    validate(group, jax.checkpoint(by_group))
     validate(group + 100, lambda theta, row: row["group"] * theta["a"][0])
