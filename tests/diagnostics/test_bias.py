@@ -15,7 +15,7 @@ from fokker import samplers
 from fokker.diagnostics import Grade, spread_of
 from fokker.diagnostics.configurational import Walls
 from fokker.integrators import Reflecting
-from judged_draws import UNIT, judged, normals
+from judged_draws import UNIT, judged, normals, origin_of
 from own_samplers import OfDraws
 
 # The mean -------------------------------------------------------------------------------------------------
@@ -216,14 +216,7 @@ def test_steps_refused_beyond_an_end_are_not_called_divergences():
 )
 def test_a_run_whose_bias_was_not_looked_for_is_not_trusted(options, words):
     target = options.get("target", UNIT)
-    origin = types.SimpleNamespace(
-        sampler=OfDraws(target, False),
-        target=target,
-        batches=None,
-        batch_repeats=1,
-        notes=(),
-        one_start=False,
-    )
+    origin = origin_of(OfDraws(target, False), target)
     settings = {"temperature": options.get("temperature", 1.0)}
 
     def summary():

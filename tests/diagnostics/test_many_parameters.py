@@ -13,6 +13,7 @@ import fokker as fk
 from fokker import diagnostics
 from fokker.diagnostics import Grade
 from fokker.diagnostics import _projections as projections
+from judged_draws import origin_of
 from own_samplers import OfDraws
 
 SHAPES = {"b": (3,), "scale": (), "w": (30, 40)}
@@ -29,16 +30,7 @@ def normal_draws(chains=4, draws=250, seed=0):
 def trace_of(draws, target=None):
     where = None
     if target is not None:
-        sampler = OfDraws(target)
-        where = types.SimpleNamespace(
-            sampler=sampler,
-            target=target,
-            batches=None,
-            batch_repeats=1,
-            notes=(),
-            one_start=False,
-            rerun=None,
-        )
+        where = origin_of(OfDraws(target), target)
     return fk.Trace(draws, None, {}, None, None, {}, where)
 
 

@@ -32,6 +32,7 @@ from fokker.run.candidates import Arm
 from fokker.run.journal import Journal
 from fokker.run.trials import trial_of
 from interrupted import interrupt_at
+from judged_draws import origin_of
 from own_samplers import OfDraws
 
 pytestmark = pytest.mark.dependencies
@@ -43,15 +44,7 @@ def rng(seed=0):
 
 def origin(sampler=None, target=None, one_start=False):
     sampler = sampler or OfDraws()
-    return types.SimpleNamespace(
-        sampler=sampler,
-        target=target,
-        batches=None,
-        batch_repeats=1,
-        notes=(),
-        one_start=one_start,
-        rerun=None,
-    )
+    return origin_of(sampler, target, one_start)
 
 
 def trace_of(draws, stats=None, where=None, **settings):

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import types
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from fokker.run.description import check_description
 from fokker.run.fixed import fixed_entries
 from fokker.run.moments import Moments
 from fokker.run.trace import moments_of
-from judged_draws import judged
+from judged_draws import judged, origin_of
 
 # Exact laws -----------------------------------------------------------------------------------------------
 
@@ -254,9 +253,7 @@ def test_moments_of_a_matrix_are_judged_without_its_constants(tmp_path):
     mean = {"R": np.tile(np.eye(2), (4, 1, 1)), "s": np.full(4, 3.0)}
     target = fk.constrain(fk.Density(lambda theta: 0.0), {"R": "correlation"})
     sampler = fk.samplers.rwm(0.1).on(target)
-    origin = types.SimpleNamespace(
-        sampler=sampler, target=target, batches=None, batch_repeats=1, notes=(), one_start=False
-    )
+    origin = origin_of(sampler, target)
     settings = {"chains": 4, "taken": 200, "steps": 200, "burn_in": 0}
     for name, moving in (("moves", 1.0), ("still", 0.0)):
         squares = {"R": 50 * (np.ones((2, 2)) - np.eye(2)) + np.zeros((4, 1, 1)), "s": np.full(4, moving)}
@@ -277,9 +274,7 @@ def test_a_matrix_among_many_parameters_is_judged_without_its_constants(tmp_path
     R = np.ones((4, 200, 2, 2))
     R[..., 0, 1] = R[..., 1, 0] = generator.uniform(-1, 1, (4, 200))
     draws = {"R": R, "z": generator.normal(size=(4, 200, 510))}
-    origin = types.SimpleNamespace(
-        sampler=None, target=target, batches=None, batch_repeats=1, notes=(), one_start=False
-    )
+    origin = origin_of(None, target)
     settings = {"chains": 4, "taken": 200, "steps": 200, "burn_in": 0}
     fk.Trace(draws, None, {}, None, None, settings, origin).save(tmp_path / "run")
     summary = fk.open(tmp_path / "run").summary()
