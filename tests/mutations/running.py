@@ -653,6 +653,31 @@ MUTATIONS = [
         ("call::a_trace_is_run_again_with_any_option_changed",),
     ),
     Mutation(
+        "diagnostics/noise_share.py",
+        "float(repeats * jnp.mean(minibatch)",
+        "float(jnp.mean(minibatch)",
+        "the noise of a batch that steps share counts once",
+        (
+            "repeated_batches::the_stationary_variance_is_that_of_the_exact_law_and_the_share_of_noise_says_so",
+        ),
+    ),
+    Mutation(
+        "run/lockstep.py",
+        "offset = ((task.used + t) // form.repeats).astype",
+        "offset = (t // form.repeats).astype",
+        "a block begins with a new batch, whatever steps shared the last one",
+        ("repeated_batches::step_t_has_the_batch_t_over_repeats_whatever_the_chunk_and_the_thinning",),
+    ),
+    Mutation(
+        "run/lockstep.py",
+        "batches.batch(program.data if values is None else Taken(values), rows)",
+        "batches.batch(program.data if values is None else Taken(values), rows)._replace(weights=1.0)",
+        "N/n is forgotten where batches are put together",
+        (
+            "repeated_batches::the_stationary_variance_is_that_of_the_exact_law_and_the_share_of_noise_says_so",
+        ),
+    ),
+    Mutation(
         "samplers/contract.py",
         "takes_batches = False",
         "takes_batches = True",
