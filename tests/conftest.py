@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from chromium import browser, page, served  # noqa: F401
+from fokker._core.statistics import _arviz
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -38,8 +39,11 @@ _MOST_KEPT = 2**30
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker:
+        # The first import of ArviZ 0.23 on a day writes a file, without a lock: two workers would collide.
+        _arviz()
     if jax.config.jax_compilation_cache_dir is None:
-        is_worker = hasattr(config, "workerinput")
         if not is_worker and sum(file.stat().st_size for file in _KEPT.glob("*")) > _MOST_KEPT:
             shutil.rmtree(_KEPT)
         jax.config.update("jax_compilation_cache_dir", str(_KEPT))
