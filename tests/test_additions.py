@@ -62,7 +62,7 @@ ADDITIONS = {
             "docs/site_pages/introductions.py": set(introductions.INTRODUCTIONS),
             "docs/site_pages/samplers.py": set(samplers.EXAMPLES),
             "src/fokker/studio/named.py": {*SAMPLERS, *NOT_IN_MENU},
-            "tests/digests.py --write --only NAME": _without_settings(STORED),
+            "python tests/digests.py --write --only NAME": _without_settings(STORED),
         },
     ),
     "estimator": (
@@ -70,7 +70,7 @@ ADDITIONS = {
         {
             "models/__init__.py": set(fk.models.__all__) & set(fk.models._HOMES),
             "tests/estimators.py": set(ESTIMATORS),
-            "tests/digests.py --write --only NAME": _without_settings(STORED),
+            "python tests/digests.py --write --only NAME": _without_settings(STORED),
             "a page in `docs/`": set(re.findall(r"fk\.models\.(\w+)", _DOCUMENTS)),
         },
     ),
@@ -114,7 +114,7 @@ def test_the_places_are_those_of_contributing(kind):
 def test_what_is_gone_is_named_nowhere(kind):
     names, places = ADDITIONS[kind]
     # Pages name more, what is stored is of samplers and estimators, and `fk.lazy` is not of `fk.samplers`.
-    others = {"docs/sampling.md", "a page in `docs/`", "tests/digests.py --write --only NAME"}
+    others = {"docs/sampling.md", "a page in `docs/`", "python tests/digests.py --write --only NAME"}
     gone = {place: sorted(places[place] - names - {"lazy"}) for place in places.keys() - others}
     lines = [f"{place}: {', '.join(left)}" for place, left in sorted(gone.items()) if left]
     assert not lines, "\n".join([f"there is no {kind} of these names", *lines])
