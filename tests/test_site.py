@@ -89,6 +89,15 @@ def test_the_page_of_a_sampler_has_its_facts_and_its_verdict(name):
     assert '<polyline class="path" points="' in text
 
 
+@pytest.mark.parametrize("name", sorted(facts.FACTS))
+def test_the_reference_of_a_page_is_a_paper_that_is_cited(name):
+    """It is written in `docs/site_pages/facts.py`, and `fk.cite` reads `samplers/references.bib`."""
+    papers = fk.cite(name).split("\n\n")[:-1]  # the last is Fokker
+    named = [re.search(r"author = \{([^,}]+).*year = \{(\d+)", paper, re.DOTALL).groups() for paper in papers]
+    reference = facts.FACTS[name].reference
+    assert any(author in reference and year in reference for author, year in named), (reference, named)
+
+
 # Those that follow dynamics of fields in every step: not the exact ones, nor those that are wrong on purpose,
 # whose terms are given. The page of `recipe` is not about one Γ.
 _FOLLOWING = [
