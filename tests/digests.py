@@ -169,14 +169,23 @@ def write(names: list[str]) -> None:
     STORED.write_text(json.dumps({**of_all, "runs": runs}, indent=1, ensure_ascii=False) + "\n")
 
 
+def chosen(only: str) -> list[str]:
+    """The runs of that name, with the settings after its comma; where none has it, those with it in theirs.
+
+    A new run is stored by its name: the bits of others, whose names have it within, stay as they are.
+    """
+    named = [name for name in RUNS if only in (name, name.partition(",")[0])]
+    return named or [name for name in RUNS if only in name]
+
+
 def main() -> None:
     """Compare, or write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="store what the code draws now")
-    parser.add_argument("--only", default="", help="runs whose name has this in it")
+    parser.add_argument("--only", default="", help="runs of this name, or else with this in it")
     parser.add_argument("--half", type=int, choices=(0, 1), help="every second run")
     arguments = parser.parse_args()
-    names = [name for name in RUNS if arguments.only in name]
+    names = chosen(arguments.only)
     names = names if arguments.half is None else names[arguments.half :: 2]
     if arguments.write:
         write(names)

@@ -29,6 +29,14 @@ def test_every_run_is_stored():
     assert stored == set(digests.RUNS), "python tests/digests.py --write --only NAME stores a new one"
 
 
+def test_a_run_is_chosen_by_its_name_and_not_with_others_that_have_it_within():
+    assert digests.chosen("hmc") == ["hmc", "hmc, warm-up"]
+    assert digests.chosen("hmc, warm-up") == ["hmc, warm-up"]
+    assert {"sgld", "sgld, SAGA"} < set(digests.chosen("sgld")) < set(digests.RUNS) - {"psgld"}
+    assert digests.chosen("warm-up") == [name for name in digests.RUNS if "warm-up" in name]
+    assert digests.chosen("") == list(digests.RUNS)
+
+
 @pytest.mark.parametrize("name", SAMPLED)
 def test_the_draws_are_those_stored(name):
     assert digests.difference(name, stored_elsewhere()) is None

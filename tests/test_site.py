@@ -11,7 +11,7 @@ import pytest
 import fokker as fk
 from documents import ROOT
 from fokker.lab.experiments.errata import ENTRIES, examine
-from registry import AFFINE
+from registry import AFFINE, EVERY
 from site_names import api, errata, facts, house, samplers
 
 _ROWS = (
@@ -57,37 +57,54 @@ def test_a_signature_and_the_methods_of_a_class_are_shown():
     )
 
 
-def test_the_page_of_a_sampler_has_its_facts_and_its_verdict():
-    for name in samplers.names():
-        verdict = {
-            "made_of": "these parts × in steps",
-            "verdict": "right",
-            "report": "RIGHT: as far as it goes",
-            "path": [[0.0, 1.0], [0.5, 0.25]],
-            "step_size": 0.0625,
-        }
-        text = samplers.page(name, facts.FACTS[name], verdict)
-        assert text.startswith(f"# {name}\n")
-        assert inspect.getdoc(getattr(fk.samplers, name)).splitlines()[-1].strip() in text
-        for part in (
-            "these parts",
-            "RIGHT: as far as it goes",
-            "steps with step size 0.0625 from",
-            facts.FACTS[name].reference,
-        ):
-            assert part in text
-        assert "](<https://" in text
-        # What a researcher looks for, each with something in it.
-        for row in _ROWS:
-            assert re.search(rf"^\| {row} \| \S.* \|$", text, re.MULTILINE), (name, row)
-        for part in ("When to use it", "Pitfalls", "Reference"):
-            assert re.search(rf"^\*\*{part}\.\*\* \S", text, re.MULTILINE), (name, part)
-        assert len(text.split("\n")[2].split()) > 10, name  # an introduction
-        assert '<polyline class="path" points="' in text
+# Names that a page lacks are listed by `test_additions.py`.
+@pytest.mark.parametrize("name", sorted(facts.FACTS))
+def test_the_page_of_a_sampler_has_its_facts_and_its_verdict(name):
+    verdict = {
+        "made_of": "these parts × in steps",
+        "verdict": "right",
+        "report": "RIGHT: as far as it goes",
+        "path": [[0.0, 1.0], [0.5, 0.25]],
+        "step_size": 0.0625,
+    }
+    text = samplers.page(name, facts.FACTS[name], verdict)
+    assert text.startswith(f"# {name}\n")
+    assert inspect.getdoc(getattr(fk.samplers, name)).splitlines()[-1].strip() in text
+    for part in (
+        "these parts",
+        "RIGHT: as far as it goes",
+        "steps with step size 0.0625 from",
+        facts.FACTS[name].reference,
+    ):
+        assert part in text
+    assert "](<https://" in text
+    # What a researcher looks for, each with something in it.
+    rows = [row for row in _ROWS if not re.search(rf"^\| {row} \| \S.* \|$", text, re.MULTILINE)]
+    assert not rows, "docs/site_pages/facts.py says nothing here"
+    parts = ("When to use it", "Pitfalls", "Reference")
+    empty = [part for part in parts if not re.search(rf"^\*\*{part}\.\*\* \S", text, re.MULTILINE)]
+    assert not empty, "docs/site_pages/facts.py says nothing here"
+    words = text.split("\n")[2].split()
+    assert len(words) > 10, "docs/site_pages/introductions.py: a sentence or two on what it is"
+    assert '<polyline class="path" points="' in text
 
 
-# Those whose Γ is on their page as 0, or as something, and that follow dynamics of fields.
-_FOLLOWING = ("sgld", "sgfs", "sgrld", "ula", "sghmc", "ulmc", "sgnht", "gsgrhmc")
+@pytest.mark.parametrize("name", sorted(facts.FACTS))
+def test_the_reference_of_a_page_is_a_paper_that_is_cited(name):
+    """It is written in `docs/site_pages/facts.py`, and `fk.cite` reads `samplers/references.bib`."""
+    papers = fk.cite(name).split("\n\n")[:-1]  # the last is Fokker
+    named = [re.search(r"author = \{([^,}]+).*year = \{(\d+)", paper, re.DOTALL).groups() for paper in papers]
+    reference = facts.FACTS[name].reference
+    assert any(author in reference and year in reference for author, year in named), (reference, named)
+
+
+# Those that follow dynamics of fields in every step: not the exact ones, nor those that are wrong on purpose,
+# whose terms are given. The page of `recipe` is not about one Γ.
+_FOLLOWING = [
+    name
+    for name in facts.FACTS
+    if name != "recipe" and not name.startswith("naive_") and name in EVERY and not EVERY[name].exact
+]
 
 
 @pytest.mark.parametrize("name", _FOLLOWING)
@@ -97,14 +114,17 @@ def test_gamma_is_zero_where_its_page_says_so(name):
     state = jax.tree.map(lambda x: jnp.linspace(0.3, 0.7, max(x.size, 1)).reshape(x.shape), followed.state)
     gamma = jax.tree.leaves(followed.dynamics.gamma(state))
     is_zero = all(np.all(np.asarray(part) == 0) for part in gamma)
-    assert is_zero == (facts.FACTS[name].gamma == "0")
+    assert is_zero == (facts.FACTS[name].gamma == "0"), f"docs/site_pages/facts.py: Γ is {gamma} here"
 
 
 @pytest.mark.parametrize("name", AFFINE)
 def test_the_order_of_the_bias_is_that_which_is_measured(name):
     """By `tests/samplers/test_samplers.py`, on a Gaussian."""
-    bias = facts.FACTS[name.partition(",")[0]].bias
-    wanted = {1: r"order ε(?!²)", 2: r".*order ε² with `Splitting\(\)`"}
+    sampler, comma, _ = name.partition(",")
+    bias = facts.FACTS[sampler].bias
+    # Of its usual settings, or of others.
+    second = r".*order ε² with `Splitting\(\)`" if comma else "order ε²"
+    wanted = {1: r"order ε(?!²)", 2: second}
     assert re.match(wanted[AFFINE[name].order], bias), bias
 
 

@@ -1,8 +1,9 @@
 # ruff: noqa: E501
 """What a page says of each sampler beyond its docstring: the recipe it is, its cost, and when to use it.
 
-`tests/test_site.py` compares the names with `fk.samplers`, whether Γ is 0 with the dynamics of those that follow fields,
-and the order of the bias with that of `tests/registry.py`, which is measured; the rest is read by nobody but people.
+`tests/test_additions.py` compares the names with `fk.samplers`; `tests/test_site.py` compares whether Γ is 0 with the
+dynamics of those that follow fields, and the order of the bias with that of `AFFINE` in `tests/registry.py`, which is
+measured. The rest is read by nobody but people.
 """
 
 import dataclasses

@@ -50,6 +50,9 @@ def samplers(tmp_path):
 
 @pytest.fixture
 def fokker(monkeypatch, capsys):
+    # Under `python -m pytest` Click would take pytest for the name of the command.
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None, raising=False)
+
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["fokker", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:

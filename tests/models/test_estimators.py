@@ -6,6 +6,7 @@ import datetime
 import inspect
 import json
 import pickle
+import re
 import uuid
 
 import jax
@@ -37,17 +38,24 @@ COUNTS = np.array([[4, 3, 2, 1, 0, 0], [0, 0, 1, 2, 3, 4]] * 8)
 LDA = {"batch_size": 8, "sweeps": 4, "burn_in": 2, "passes": 2, "n_jobs": 1, "start_documents": 0}
 
 
+_ALWAYS = {"random_state", "progress", "draws"}
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_every_estimator_speaks_one_vocabulary(kind):
     assert issubclass(kind, BaseEstimator)
     parameters = list(inspect.signature(kind).parameters.values())
     names = {p.name for p in parameters}
-    assert {"random_state", "progress", "draws"} <= names
-    # Those that take minibatches; what means the same has no other name.
-    assert {"passes", "batch_size"} & names in (set(), {"passes", "batch_size"})
-    assert not names & {"seed", "key", "epochs", "iterations", "n_iter", "n_samples", "verbose"}
-    # The first may be given by its place.
-    assert [p.kind is p.KEYWORD_ONLY for p in parameters] == [False] + [True] * (len(parameters) - 1)
+    lacking = _ALWAYS - names
+    assert not lacking, "all estimators have these parameters"
+    of_minibatches = {"passes", "batch_size"}
+    assert len(of_minibatches & names) != 1, "those that take minibatches have both of passes and batch_size"
+    others = names & {"seed", "key", "epochs", "iterations", "n_iter", "n_samples", "verbose"}
+    assert not others, f"other names for one of {', '.join(sorted({*_ALWAYS, *of_minibatches}))}"
+    by_place = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    assert by_place == [parameters[0].name], "only the first is given by its place: _: KW_ONLY follows it"
+    undescribed = [name for name in sorted(names) if not re.search(rf"\b{name}\b", inspect.getdoc(kind))]
+    assert not undescribed, f"the docstring of {kind.__name__} does not describe these parameters"
     changed = kind(draws=7, random_state=3)
     assert clone(changed).get_params() == changed.get_params()
     assert "draws=7" in repr(changed)

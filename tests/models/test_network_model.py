@@ -13,7 +13,7 @@ import numpy as np
 import pandas
 import pytest
 from flax import linen, nnx
-from scipy import special, stats
+from scipy import sparse, special, stats
 from sklearn.base import clone, is_classifier
 
 import fokker as fk
@@ -21,7 +21,7 @@ from conftest import quick_compiling
 from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.models.estimator import NotFittedError, remember_columns
 from fokker.models.network import estimator as network_estimator
-from fokker.models.network import metrics
+from fokker.models.network import inputs, metrics
 from fokker.models.network.calibration import chosen_calibration
 from fokker.models.network.networks import check_outputs, functional, paths
 from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
@@ -662,7 +662,7 @@ def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):
         fk.models.Network(Linen, **QUICK).fit(X, LABELS)
     with pytest.raises(TypeError, match=r"For a function f\(params, x\) give params="):
         fk.models.Network(plain, **QUICK).fit(X, LABELS)
-    with pytest.raises(ValueError, match=r"shape \(4,\), but the network was fitted to rows of shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"shape \(4,\), but the fit was to rows of shape \(3,\)"):
         fitted.predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="the label 'left', which is not one of the classes 'down', 'up'"):
         fitted.evaluate(X[:2], ["up", "left"])
@@ -672,6 +672,25 @@ def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):
         regression.predict_proba(X)
     # Half precision is taken as it is.
     np.testing.assert_allclose(fitted.predict_proba(X.astype(np.float16)), fitted.predict_proba(X), atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (
+            lambda: inputs.checked_rows(sparse.csr_matrix(np.eye(2))),
+            "X is a sparse matrix, and dense rows are needed",
+        ),
+        (
+            lambda: inputs.checked_targets(["a", "b"], 2),
+            "y has values that are not numbers, which a regression",
+        ),
+        (lambda: inputs.checked_targets(np.eye(2), 2, 1), "y has 2 columns, but the fit was to 1"),
+    ],
+)
+def test_what_is_said_of_rows_and_targets_fits_other_estimators(read, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        read()
 
 
 # Calibration -----------------------------------------------------------------------------------------------

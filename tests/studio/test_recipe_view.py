@@ -8,8 +8,9 @@ import studio_designs as designs
 from fokker.studio.design import LETTERS, design_of
 from fokker.studio.formulas import text
 from fokker.studio.formulas.values import value
+from fokker.studio.named import SAMPLERS
 from fokker.studio.program import build
-from fokker.studio.recipe_view import DYNAMICS_OF, recipe_of, recipe_view
+from fokker.studio.recipe_view import recipe_of, recipe_view
 
 SETTINGS = {"friction": 0.7, "temperature": 1.7}
 POINT = {"x": 0.4, "y": -0.8, "p": 1.1, "q": -0.3, "s": 0.6}
@@ -19,7 +20,7 @@ def cells(matrix, values):
     return np.array([[float(value(cell, values)) for cell in row] for row in matrix])
 
 
-@pytest.mark.parametrize("dynamics", sorted(set(DYNAMICS_OF.values())))
+@pytest.mark.parametrize("dynamics", sorted({named.dynamics for named in SAMPLERS.values()} - {None}))
 def test_the_matrices_shown_are_those_of_the_dynamics(dynamics):
     integrator = "Leapfrog" if dynamics == "hamiltonian" else "EulerMaruyama"
     settings = {"friction": 0.7} if dynamics == "hamiltonian" else SETTINGS
@@ -41,6 +42,11 @@ def test_the_matrices_shown_are_those_of_the_dynamics(dynamics):
         np.testing.assert_allclose(value(recipe.energy, values), placed.hamiltonian(z), rtol=1e-6)
         gamma = np.concatenate([np.ravel(placed.gamma(z)[name]) for name in recipe.variables])
     np.testing.assert_allclose([value(row, values) for row in recipe.gamma], gamma, atol=1e-6)
+
+
+def test_samplers_whose_dynamics_can_be_altered_show_them():
+    hidden = [name for name, named in SAMPLERS.items() if named.variables and named.dynamics is None]
+    assert not hidden, f"name their dynamics in src/fokker/studio/named.py: {', '.join(hidden)}"
 
 
 def test_gamma_is_a_formula_with_its_zeros_left_out():

@@ -10,6 +10,7 @@ import typer
 from fokker.cli.console import show, show_error
 from fokker.cli.flags import CommandError, translated
 from fokker.cli.lda_options import option
+from fokker.cli.options import Seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +39,7 @@ def infer(
     key: Annotated[
         str | None, option("The key of the text in a JSON object, or its column in a table.", "text")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
 ) -> None:
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
@@ -88,7 +89,7 @@ def export(
     model: Annotated[Path, typer.Argument(help="The folder of a run.")],
     tool: Annotated[str, typer.Argument(help="pyldavis, mallet or gensim.")],
     out: Annotated[Path | None, option("Folder for the files.", "RUN/TOOL")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Write files that other tools read, with the mixtures of all documents of the run."""
     from fokker.cli.folders import made_folder

@@ -10,6 +10,7 @@ from rich.table import Table
 from fokker.cli.console import console, show
 from fokker.cli.lda_infer import repeat_problems
 from fokker.cli.lda_options import option
+from fokker.cli.options import Seed
 
 if TYPE_CHECKING:
     from fokker.models.topics.trends import Trends
@@ -65,7 +66,7 @@ def trends(
     written: Annotated[bool, typer.Option("--written", help=_WRITTEN)] = False,
     probability: Annotated[float, typer.Option(help="The probability of the intervals.")] = 0.9,
     out: Annotated[Path | None, option("Folder for trends-COLUMN.csv and .png.", "RUN")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """The prevalence of topics by date or group, with intervals: a table, a plot and a CSV file."""
     from fokker.cli.folders import made_folder

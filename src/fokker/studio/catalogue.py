@@ -2,9 +2,9 @@
 
 from typing import Any, get_args
 
-from fokker.studio.design import MAX_CHAINS, MAX_STEPS_PER_FRAME, Correction, Dynamics, Integrator
+from fokker.studio.design import MAX_CHAINS, MAX_STEPS_PER_FRAME, Correction, Integrator
 from fokker.studio.formulas.tree import FUNCTIONS
-from fokker.studio.named import SAMPLERS
+from fokker.studio.named import SAMPLERS, Dynamics
 from fokker.studio.session import MAX_RUNS
 from fokker.studio.stories import STORIES
 from fokker.studio.targets import TARGETS

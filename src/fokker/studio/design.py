@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from fokker.studio.formulas import FormulaError, Node, parse
 from fokker.studio.formulas.derivative import add, negative
 from fokker.studio.formulas.tree import Binary, Name, Negative, Number, is_zero, names
+from fokker.studio.named import SAMPLERS, Dynamics
 from fokker.studio.targets import TARGETS
 
 # Named variables of the state, the letters of their coordinates, and the example that the library is given.
@@ -23,7 +24,6 @@ MAX_STEPS = 1_000_000
 # Moves of all chains in one frame: an answer comes within a second or so.
 MAX_MOVES = 200_000
 
-Dynamics = Literal["langevin", "riemannian langevin", "underdamped", "hamiltonian", "thermostat", "riemann"]
 Integrator = Literal[
     "EulerMaruyama", "SymplecticEuler", "Splitting", "ExactOU", "Leapfrog", "GeneralisedLeapfrog"
 ]
@@ -252,8 +252,6 @@ def _typed(data: Mapping[str, Any], has_drift: bool) -> Typed:
 
 
 def _sampler(data: Any) -> Named | Parts | Typed:
-    from fokker.studio.named import SAMPLERS
-
     sampler = _mapping(data, "sampler")
     kind = _choice(sampler, "sampler", "kind", ("named", "parts", "typed", "drift"), "named")
     if kind == "named":

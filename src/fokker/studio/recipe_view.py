@@ -8,20 +8,10 @@ from fokker.studio.formulas import Node, parse, text
 from fokker.studio.formulas.derivative import ZERO, add, derivative
 from fokker.studio.formulas.mathml import equation, mathml, matrix
 from fokker.studio.formulas.tree import Call, Name, Negative, Number, is_zero
-from fokker.studio.named import PAIR, THERMOSTAT, THETA
+from fokker.studio.named import PAIR, SAMPLERS, THERMOSTAT, THETA
 from fokker.studio.program import LENGTH
 
 Matrix = tuple[tuple[Node, ...], ...]
-
-# The dynamics of a named sampler, or of its proposals, in the words of the menu of parts.
-DYNAMICS_OF = {
-    **dict.fromkeys(("ula", "sgld", "mala"), "langevin"),
-    **dict.fromkeys(("sgfs", "sgrld"), "riemannian langevin"),
-    **dict.fromkeys(("ulmc", "sghmc", "maula"), "underdamped"),
-    **dict.fromkeys(("hmc", "ghmc", "nuts", "naive_nuts", "naive_sghmc"), "hamiltonian"),
-    "sgnht": "thermostat",
-    **dict.fromkeys(("sgrhmc", "gsgrhmc", "naive_sgrhmc"), "riemann"),
-}
 
 
 @dataclass(frozen=True)
@@ -66,7 +56,7 @@ def recipe_of(design: Design) -> Recipe | None:
             return None
         energy = Name("U") if is_zero(sampler.energy) else add(Name("U"), sampler.energy)
         return Recipe(sampler.variables, energy, sampler.D, sampler.Q)
-    name = sampler.dynamics if isinstance(sampler, Parts) else DYNAMICS_OF.get(sampler.name)
+    name = sampler.dynamics if isinstance(sampler, Parts) else SAMPLERS[sampler.name].dynamics
     return None if name is None else _of_dynamics(name, design)
 
 

@@ -74,11 +74,11 @@ class Network(Predictor):
     through `cycles` from large steps to small ones, with draws from their second halves. `temperature`: T of
     exp(-U/T); the posterior is T = 1.
 
-    A fit is a warm start by SGD with momentum, burn-in, and `passes` passes over the data from which each of
-    `chains` stores `draws` draws. Without `passes` it is 20 passes, but at least 10,000 steps; the other two
-    take a quarter of it each. `sampled`: which weights are sampled, while the others stay where the warm
-    start left them: "all", "last" (the last layer, by what the output is computed from), parts of paths,
-    or a function of the path.
+    A fit is a warm start by SGD with momentum (`warm_start_passes` over the data), burn-in
+    (`burn_in_passes`), and `passes` passes from which each of `chains` stores `draws` draws. Without `passes`
+    it is 20 passes, but at least 10,000 steps; the other two take a quarter of it each. `sampled`: which
+    weights are sampled, while the others stay where the warm start left them: "all", "last" (the last layer,
+    by what the output is computed from), parts of paths, or a function of the path.
 
     `calibration`: a number of folds takes the probabilities of classes to the power `sharpness_`, with a
     share `label_noise_` at random, as is most likely for the rows of each fold, predicted by one chain given
@@ -86,6 +86,8 @@ class Network(Predictor):
     predict 400 rows, unless weights are given to start from, which may have been trained on these rows; 0 is
     none. A share, such as 0.1, leaves so many rows out of the fit for this instead.
     `batch_size`: rows per step; by default all of up to 500, without minibatch noise, and 100 of more.
+    `random_state`: a whole number, a generator of NumPy, or None for other draws each time. `progress`:
+    whether a progress display is shown.
 
     After fitting: `trace_`, the run of `fk.sample`; `draws_`, all draws as a tree with a leading axis;
     `classes_`; `stopped_`, why a run ended early. `net.save(path)` writes a file, and `Network.load(path)`

@@ -1,4 +1,7 @@
-"""X and y as arrays that a network can be trained on; what is wrong with them is said in a sentence."""
+"""X and y as arrays that can be fitted to; what is wrong with them is said in a sentence.
+
+Other estimators with X and y use `checked_rows` and `checked_targets` too: what these say fits all of them.
+"""
 
 import warnings
 
@@ -27,7 +30,7 @@ def warn_of_large(rows: np.ndarray) -> None:
 def checked_rows(X: ArrayLike, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """X in single precision, one row per datum; raise unless its rows are numbers of the given shape."""
     if hasattr(X, "tocsr"):
-        raise TypeError("X is a sparse matrix; networks take dense rows: give X.toarray().")
+        raise TypeError("X is a sparse matrix, and dense rows are needed: give X.toarray().")
     values = np.asarray(X)
     if values.ndim < 2:
         raise ValueError(
@@ -40,8 +43,7 @@ def checked_rows(X: ArrayLike, shape: tuple[int, ...] | None = None) -> np.ndarr
         raise ValueError("X has no rows: give at least one.")
     if shape is not None and values.shape[1:] != shape:
         raise ValueError(
-            f"the rows of X have the shape {values.shape[1:]}, but the network was fitted to rows of shape "
-            f"{shape}."
+            f"the rows of X have the shape {values.shape[1:]}, but the fit was to rows of shape {shape}."
         )
     if shape is None:  # rows to predict are of the same columns
         check_rounding("X", values, len(values), np.dtype(np.float32), double=None)
@@ -140,7 +142,8 @@ def checked_targets(y: ArrayLike, rows: int, outputs: int | None = None) -> np.n
         targets = values.astype(float)
     except (TypeError, ValueError):
         raise ValueError(
-            "y has values that are not numbers; for classes give likelihood='categorical'."
+            "y has values that are not numbers, which a regression needs; labels are for a classifier, as a "
+            "Network with likelihood='categorical' is one."
         ) from None
     if targets.ndim > 2:
         raise ValueError(f"y has the shape {values.shape}; give one number per row, or one row of numbers.")
@@ -149,5 +152,5 @@ def checked_targets(y: ArrayLike, rows: int, outputs: int | None = None) -> np.n
         row = int(np.argwhere(~np.isfinite(targets))[0][0])
         raise ValueError(f"y has a value that is not finite, first in row {row}: remove or replace it.")
     if outputs is not None and targets.shape[1] != outputs:
-        raise ValueError(f"y has {targets.shape[1]} columns, but the network was fitted to {outputs}.")
+        raise ValueError(f"y has {targets.shape[1]} columns, but the fit was to {outputs}.")
     return targets
