@@ -662,7 +662,7 @@ def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):
         fk.models.Network(Linen, **QUICK).fit(X, LABELS)
     with pytest.raises(TypeError, match=r"For a function f\(params, x\) give params="):
         fk.models.Network(plain, **QUICK).fit(X, LABELS)
-    with pytest.raises(ValueError, match=r"shape \(4,\), but the fit was to rows of shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"shape \(4,\), but the model was fitted to rows of shape \(3,\)"):
         fitted.predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="the label 'left', which is not one of the classes 'down', 'up'"):
         fitted.evaluate(X[:2], ["up", "left"])
@@ -683,9 +683,9 @@ def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):
         ),
         (
             lambda: inputs.checked_targets(["a", "b"], 2),
-            "y has values that are not numbers, which a regression",
+            r"y has values that are not numbers\. A regression needs numbers",
         ),
-        (lambda: inputs.checked_targets(np.eye(2), 2, 1), "y has 2 columns, but the fit was to 1"),
+        (lambda: inputs.checked_targets(np.eye(2), 2, 1), "y has 2 columns, but the model was fitted to 1"),
     ],
 )
 def test_what_is_said_of_rows_and_targets_fits_other_estimators(read, message):
