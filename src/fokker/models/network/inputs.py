@@ -43,7 +43,8 @@ def checked_rows(X: ArrayLike, shape: tuple[int, ...] | None = None) -> np.ndarr
         raise ValueError("X has no rows: give at least one.")
     if shape is not None and values.shape[1:] != shape:
         raise ValueError(
-            f"the rows of X have the shape {values.shape[1:]}, but the model was fitted to rows of shape {shape}."
+            f"the rows of X have the shape {values.shape[1:]}, but the model was fitted to rows of shape "
+            f"{shape}."
         )
     if shape is None:  # rows to predict are of the same columns
         check_rounding("X", values, len(values), np.dtype(np.float32), double=None)
@@ -142,8 +143,8 @@ def checked_targets(y: ArrayLike, rows: int, outputs: int | None = None) -> np.n
         targets = values.astype(float)
     except (TypeError, ValueError):
         raise ValueError(
-            "y has values that are not numbers. A regression needs numbers; for labels use a classifier, such as "
-            "Network with likelihood='categorical'."
+            "y has values that are not numbers. A regression needs numbers; for labels use a classifier, "
+            "such as Network with likelihood='categorical'."
         ) from None
     if targets.ndim > 2:
         raise ValueError(f"y has the shape {values.shape}; give one number per row, or one row of numbers.")
