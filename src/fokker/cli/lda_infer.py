@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 # `infer` prints at most this many topics per document, of at least this share, with this many words.
 _MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
+_KEY = (
+    "The key of the text in a JSON object, or its column in a table: its name, or in a CSV file without a "
+    "header its number, from 1."
+)
 # The mixtures of all documents of a run, in their order.
 _ALL_MIXTURES = "all-mixtures.csv.gz"
 
@@ -36,14 +40,7 @@ def infer(
     ] = None,
     out: Annotated[Path | None, option("Write all proportions to this file: .csv, .csv.gz or .npz.")] = None,
     format: Annotated[str | None, option("The format of the text.", "detected")] = None,
-    key: Annotated[
-        str | None,
-        option(
-            "The key of the text in a JSON object, or its column in a table: its name, or in a CSV file "
-            "without a header its number, from 1.",
-            "text",
-        ),
-    ] = None,
+    key: Annotated[str | None, option(_KEY, "text")] = None,
     seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
 ) -> None:

@@ -20,7 +20,7 @@ _MODEL, _REPORT = "model.npz", "report.html"
 _OVERWRITE = "Replace an existing model in the folder."
 _OF = "A table whose first column has the identifiers of {}. Texts become columns of 0 and 1."
 _COLUMNS = "Columns of that table to use. Default: all, without texts too many to learn from."
-_THREE = "The columns of user, item and rating: names, or numbers from 0. Default: by their usual names."
+_THREE = "The columns of user, item and rating: names, or places from 0. Default: by their usual names."
 _REPEATED = "Which of the ratings of a pair to keep: first, last or mean. Default: none may repeat."
 
 
