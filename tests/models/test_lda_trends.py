@@ -113,6 +113,7 @@ def test_differences_of_these_documents_are_clear_where_the_draws_are_certain():
     trends = trends_of(counts, codes, sampling=False)
     assert trends.num_clear >= 1
     assert trends.changing[0] == 0
+    assert trends_figure(trends)._suptitle.get_text().endswith("differ clearly in these documents")
     assert "That is of these documents: groups made at random differ too." in trends.notes[1]
 
 
@@ -300,6 +301,9 @@ def test_the_command_prints_a_table_and_writes_a_plot(run, tmp_path):
     assert set(table[0]) == {"date", "documents", "topic", "words", "prevalence", "5 %", "95 %"}
     assert "2 of 2 topics differ clearly between groups" in result.output
     assert "in 90 % of random divisions of these documents into groups" in " ".join(result.output.split())
+    alone = [argument for argument in arguments if argument != "--written"]
+    result = CliRunner().invoke(app, [*alone, "--no-sampling", "--out", str(tmp_path)])
+    assert "differ clearly between groups of these documents" in result.output
     result = CliRunner().invoke(app, [*arguments, "--no-sampling", "--out", str(tmp_path)])
     assert "topics differ clearly between groups cannot be said" in result.output
     assert "of 2 topics differ" not in result.output

@@ -107,9 +107,10 @@ def _show(result: "Trends") -> None:
     console.print(table)
     if result.num_clear is not None:
         verb = "differs" if result.num_clear == 1 else "differ"
+        of_these = "" if "documents" in result.includes else " of these documents"
         show(
-            f"{result.num_clear} of {len(result.topics)} topics {verb} clearly between groups. Those that "
-            "differ most come first."
+            f"{result.num_clear} of {len(result.topics)} topics {verb} clearly between groups{of_these}. Those "
+            "that differ most come first."
         )
     for note in result.notes:
         show(note)

@@ -48,7 +48,8 @@ def trends_figure(trends: Trends, topics: int = _MAX_PLOTTED) -> Figure:
     intervals = f", {percent(trends.probability)} intervals" if trends.includes else ""
     clear = ""
     if trends.num_clear is not None:
-        clear = f"; {trends.num_clear} of {len(trends.topics)} differ clearly"
+        of_these = "" if "documents" in trends.includes else " in these documents"
+        clear = f"; {trends.num_clear} of {len(trends.topics)} differ clearly{of_these}"
     figure.suptitle(
         f"Prevalence of topics by {trends.by}{intervals}: those that differ most come first{clear}",
         fontsize=10,
