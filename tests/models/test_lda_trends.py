@@ -113,7 +113,7 @@ def test_differences_of_these_documents_are_clear_where_the_draws_are_certain():
     trends = trends_of(counts, codes, sampling=False)
     assert trends.num_clear >= 1
     assert trends.changing[0] == 0
-    assert trends_figure(trends)._suptitle.get_text().endswith("differ clearly in these documents")
+    assert trends_figure(trends)._suptitle.get_text().endswith("1 of 8 differs clearly in these documents")
     assert "That is of these documents: groups made at random differ too." in trends.notes[1]
 
 
@@ -440,7 +440,7 @@ def test_plots_have_the_topics_that_differ_most():
         heads, rows = trends_table(trends)
         assert heads[1:] == [str(label) for label in np.unique(labels)]
         assert len(rows) == 2
-        expected = f"those that differ most come first; {trends.num_clear} of 2 differ clearly"
+        expected = "those that differ most come first; 2 of 2 differ clearly"
         assert figure._suptitle.get_text().endswith(expected)
     with pytest.raises(ValueError, match="has no columns beside its documents"):
         column_of_corpus(["some text", "more text"], "year")

@@ -109,8 +109,8 @@ def _show(result: "Trends") -> None:
         verb = "differs" if result.num_clear == 1 else "differ"
         of_these = "" if "documents" in result.includes else " of these documents"
         show(
-            f"{result.num_clear} of {len(result.topics)} topics {verb} clearly between groups{of_these}. Those "
-            "that differ most come first."
+            f"{result.num_clear} of {len(result.topics)} topics {verb} clearly between groups{of_these}. "
+            "Those that differ most come first."
         )
     for note in result.notes:
         show(note)

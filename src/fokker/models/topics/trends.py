@@ -126,7 +126,7 @@ class TrendSums:
         draws: the number of draws of the topics.
         per: "words", the share of a topic in all words of a group; "documents", the mean of its shares.
         sampling: whether the bounds include the sampling of documents.
-        probability: that of the bounds.
+        probability: that of the bounds, and of no clear difference by chance.
         seed: of the random weights.
     """
 

@@ -49,7 +49,8 @@ def trends_figure(trends: Trends, topics: int = _MAX_PLOTTED) -> Figure:
     clear = ""
     if trends.num_clear is not None:
         of_these = "" if "documents" in trends.includes else " in these documents"
-        clear = f"; {trends.num_clear} of {len(trends.topics)} differ clearly{of_these}"
+        verb = "differs" if trends.num_clear == 1 else "differ"
+        clear = f"; {trends.num_clear} of {len(trends.topics)} {verb} clearly{of_these}"
     figure.suptitle(
         f"Prevalence of topics by {trends.by}{intervals}: those that differ most come first{clear}",
         fontsize=10,
