@@ -662,6 +662,15 @@ MUTATIONS = [
         ),
     ),
     Mutation(
+        "diagnostics/_steps.py",
+        "share / (1 + share) * friction * step_size * repeats / 3",
+        "share / (1 + share) * friction * step_size / 3",
+        "a thermostat is said to absorb noise that stays the same for many steps",
+        (
+            "repeated_batches::a_thermostat_does_not_absorb_what_many_steps_share_and_the_summary_says_by_how_much",
+        ),
+    ),
+    Mutation(
         "run/lockstep.py",
         "offset = ((task.used + t) // form.repeats).astype",
         "offset = (t // form.repeats).astype",
