@@ -662,6 +662,13 @@ MUTATIONS = [
         ),
     ),
     Mutation(
+        "run/choice.py",
+        "_burn_in_before(call) if call.options.burn_in is None",
+        "None if call.options.burn_in is None",
+        "a run of the sampler chosen cannot go on for more steps: its burn-in would be another",
+        ("choice::a_run_that_goes_on_for_more_steps_keeps_the_burn_in_that_was_chosen_for_it",),
+    ),
+    Mutation(
         "diagnostics/_steps.py",
         "share / (1 + share) * friction * step_size * repeats / 3",
         "share / (1 + share) * friction * step_size / 3",
