@@ -257,6 +257,18 @@ def test_an_exact_sampler_is_so_at_other_step_sizes_and_temperatures(sampler, te
     assert f"change averages {where}" in report.reasons[0]
 
 
+@pytest.mark.slow
+def test_of_many_dimensions_a_temperature_is_taken_at_which_draws_still_count():
+    """Of 60 at half the temperature a few of a thousand draws have most of the weight, and show nothing."""
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    wrong = fk.check(MomentaAtOne(0.3).on(normal, 1.0), state=jnp.zeros(60))
+    assert wrong.verdict == "wrong"
+    assert "change averages at temperature 0.8" in wrong.reasons[0]
+    right = fk.check(Leaping(0.3).on(normal, 1.0), state=jnp.zeros(60))
+    assert right.verdict == "right"
+    assert "at temperature 0.8" in right.checks[0]
+
+
 @pytest.mark.parametrize(
     ("sampler", "looked"),
     [
