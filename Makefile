@@ -82,7 +82,7 @@ bench: $(INSTALLED)  ## speed and memory, as ratios against hand-written code
 	$(BIN)/python benchmarks/driver.py
 	$(BIN)/python benchmarks/minibatch.py
 	$(BIN)/python benchmarks/scaling.py
-	$(BIN)/python benchmarks/nuts.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/nuts.py
 	$(BIN)/python benchmarks/topics.py
 	$(BIN)/python benchmarks/first_result.py
 	$(BIN)/python benchmarks/studio_page.py

@@ -1,15 +1,22 @@
 """NUTS against nutpie, NumPyro and BlackJAX: effective draws per second of whole runs.
 
-Every library gets the same model, four chains, 1000 steps of warm-up and 1000 draws, a diagonal mass matrix,
-acceptance 0.8 and trees of at most 2^10 leaves, in turns in one process. The first run of each compiles, and
-is left out. Per library: effective draws (the fewest of any scalar, ArviZ's bulk ESS) per second of processor
-time of all threads, which other work of the machine hardly changes, and per second by the clock; medians over
-seeds. Chains of NumPyro and BlackJAX are vectorised; nutpie has a thread per chain.
+Every library gets the same posterior, four chains, 1000 steps of warm-up and 1000 draws, a diagonal mass
+matrix, acceptance 0.8 and trees of at most 2^10 leaves, in turns in one process. The first run of each
+compiles, and is left out. Per library: effective draws per second of processor time of all threads, which
+other work of the machine hardly changes, and per second by the clock; medians over seeds. Effective draws
+are the fewest (ArviZ's bulk ESS) of any scalar of theta, the constrained parameters, which are the same in
+all libraries; the time includes their computation. Chains of NumPyro and BlackJAX are vectorised; nutpie has
+a thread per chain.
 
-The models are those of `fokker.posteriors`, which nutpie gets as a compiled function of JAX (`from_pyfunc`),
-and four of PyMC, which nutpie compiles by Numba, and the others get by `fk.from_pymc`.
+The models are those of `fokker.posteriors`, which nutpie gets as the PyMC models of `pymc_posteriors.py`,
+and those of `pymc_models.py`, which the others get by `fk.from_pymc`. nutpie compiles all of them by Numba.
+For the former it is checked that both densities are the same. nutpie starts its chains where it does by
+default, the others at `init` of the posterior. Fokker, NumPyro and BlackJAX compute in single precision,
+nutpie in double.
 
-    python benchmarks/nuts.py [NAME …] [--seeds 3] [--without NumPyro BlackJAX]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/nuts.py [NAME …] [--seeds 3] [--without NumPyro BlackJAX]
+
+With more threads OpenBLAS makes small matrices several times slower, in nutpie most of all.
 """
 
 import argparse
@@ -25,7 +32,6 @@ import jax.numpy as jnp
 import numpy as np
 import nutpie
 from numpyro.infer import MCMC, NUTS
-from nutpie.compiled_pyfunc import from_pyfunc
 
 import fokker as fk
 from fokker._core.precision import computing_in
@@ -33,22 +39,27 @@ from fokker._core.state import ravel, unravel
 from fokker.posteriors import POSTERIORS
 from fokker.run.precision import precision_of
 from pymc_models import MODELS
+from pymc_posteriors import density_gap, named, pymc_model
 
 CHAINS, WARM_UP, DRAWS = 4, 1000, 1000
 PACKAGES = ("fokker", "jax", "nutpie", "numpyro", "blackjax", "pymc", "numba", "numpy")
 
 
-def effective(draws: list[np.ndarray]) -> float:
-    """The fewest effective draws of a scalar; each array is chain × draw × …."""
-    return min(float(np.asarray(arviz.ess(arviz.convert_to_dataset(x))["x"]).min()) for x in draws)
+Draws = dict[str, np.ndarray]  # theta by name, each chain × draw × …
+
+
+def effective(draws: Draws) -> float:
+    """The fewest effective draws of a scalar."""
+    return min(float(np.asarray(arviz.ess(arviz.convert_to_dataset(x))["x"]).min()) for x in draws.values())
 
 
 class Problem:
-    """A posterior, and the same over unconstrained vectors."""
+    """A posterior, the same over unconstrained vectors, and as a PyMC model."""
 
     def __init__(self, name: str) -> None:
-        self.model = MODELS[name]() if name in MODELS else None
-        posterior: Any = POSTERIORS[name]() if self.model is None else None
+        self.name = name
+        self.model = MODELS[name]() if name in MODELS else pymc_model(name)
+        posterior: Any = POSTERIORS[name]() if name in POSTERIORS else None
         self.target: Any = posterior.target if posterior else fk.from_pymc(self.model)
         self.init: Any = posterior.init if posterior else self.target.init
         self.precision = precision_of(None, self.target)
@@ -60,6 +71,11 @@ class Problem:
             self.starts = jnp.stack([ravel(x) for x in starts])
         self.potential: Callable[[Any], Any] = lambda x: self.target.potential(unravel(x, like))
         self.log_density: Callable[[Any], Any] = lambda x: -self.potential(x)
+        self._constrain = jax.jit(jax.vmap(jax.vmap(lambda x: self.target.constrain(unravel(x, like)))))
+
+    def theta(self, vectors: Any) -> Draws:
+        """Theta for vectors, chain × draw × entry."""
+        return named(self._constrain(vectors))
 
 
 class Fokker:
@@ -68,9 +84,9 @@ class Fokker:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
-    def run(self, seed: int) -> list[np.ndarray]:
+    def run(self, seed: int) -> Draws:
         """The draws of a whole run."""
-        trace = fk.sample(
+        self.trace = fk.sample(
             self.problem.target,
             fk.samplers.nuts(),
             init=self.problem.init,
@@ -80,44 +96,36 @@ class Fokker:
             seed=seed,
             progress=False,
         )
-        return [np.asarray(x) for x in jax.tree.leaves(trace.samples)]
+        return named(self.trace.samples)
 
 
 class Nutpie:
-    """nutpie, by Numba for models of PyMC and by a function of JAX for others."""
+    """nutpie with the PyMC model, compiled by Numba."""
 
     def __init__(self, problem: Problem) -> None:
-        if problem.model is not None:
-            self.compiled = nutpie.compile_pymc_model(problem.model)
-            return
-        size = problem.starts.shape[1]
-        value_and_grad = jax.jit(jax.value_and_grad(problem.log_density))
+        self.names = [variable.name for variable in problem.model.free_RVs]
+        self.compiled = nutpie.compile_pymc_model(problem.model)
+        if problem.name in POSTERIORS:
+            gap = density_gap(problem.name, problem.model, lambda x: self.compiled.logp_func(x)[0])
+            if not gap < 1e-9:
+                raise ValueError(
+                    f"the PyMC model of {problem.name} has another density: differences of its logarithm "
+                    f"between points differ by {gap:.1e}."
+                )
 
-        def make_logp() -> Callable[..., Any]:
-            def logp(x: np.ndarray) -> tuple[float, np.ndarray]:
-                value, gradient = value_and_grad(x.astype(np.float32))
-                return float(value), np.asarray(gradient, np.float64)
-
-            return logp
-
-        def make_expand(*_: Any) -> Callable[..., Any]:
-            return lambda x: {"x": np.asarray(x, np.float64)}
-
-        self.compiled = from_pyfunc(size, make_logp, make_expand, [np.dtype("float64")], [(size,)], ["x"])
-
-    def run(self, seed: int) -> list[np.ndarray]:
+    def run(self, seed: int) -> Draws:
         """The draws of a whole run."""
-        trace = nutpie.sample(
+        self.trace = nutpie.sample(
             self.compiled, draws=DRAWS, tune=WARM_UP, chains=CHAINS, seed=seed, progress_bar=False
         )
-        return [trace.posterior[name].values for name in trace.posterior]
+        return {name: self.trace.posterior[name].values for name in self.names}
 
 
 class NumPyro:
     """NumPyro's NUTS with its own warm-up."""
 
     def __init__(self, problem: Problem) -> None:
-        self.starts = problem.starts
+        self.theta, self.starts = problem.theta, problem.starts
         self.mcmc = MCMC(
             NUTS(potential_fn=problem.potential, target_accept_prob=0.8),
             num_warmup=WARM_UP,
@@ -127,17 +135,17 @@ class NumPyro:
             progress_bar=False,
         )
 
-    def run(self, seed: int) -> list[np.ndarray]:
+    def run(self, seed: int) -> Draws:
         """The draws of a whole run."""
         self.mcmc.run(jax.random.key(seed), init_params=self.starts)
-        return [np.asarray(self.mcmc.get_samples(group_by_chain=True))]
+        return self.theta(self.mcmc.get_samples(group_by_chain=True))
 
 
 class BlackJAX:
     """BlackJAX's NUTS with its window adaptation, chains by vmap, as one program."""
 
     def __init__(self, problem: Problem) -> None:
-        self.starts = problem.starts
+        self.theta, self.starts = problem.theta, problem.starts
         adaptation = blackjax.window_adaptation(blackjax.nuts, problem.log_density)
         kernel = blackjax.nuts.build_kernel()
 
@@ -153,9 +161,9 @@ class BlackJAX:
 
         self.program = jax.jit(jax.vmap(chain))
 
-    def run(self, seed: int) -> list[np.ndarray]:
+    def run(self, seed: int) -> Draws:
         """The draws of a whole run."""
-        return [np.asarray(self.program(jax.random.split(jax.random.key(seed), CHAINS), self.starts))]
+        return self.theta(self.program(jax.random.split(jax.random.key(seed), CHAINS), self.starts))
 
 
 LIBRARIES: dict[str, Any] = {"Fokker": Fokker, "nutpie": Nutpie, "NumPyro": NumPyro, "BlackJAX": BlackJAX}
@@ -168,10 +176,14 @@ def measure(name: str, seeds: int, libraries: list[str]) -> dict[str, np.ndarray
     with computing_in(problem.precision):
         runners = {library: LIBRARIES[library](problem) for library in libraries}
         for seed in range(seeds + 1):
+            shapes = []
             for library, runner in runners.items():
                 processor, clock = time.process_time(), time.perf_counter()
                 draws = runner.run(seed)
                 times = [time.process_time() - processor, time.perf_counter() - clock]
+                shapes.append({key: x.shape for key, x in sorted(draws.items())})
+                if shapes[-1] != shapes[0]:
+                    raise ValueError(f"{library} has other quantities: {shapes[-1]}, not {shapes[0]}.")
                 if seed:  # the first compiles
                     count = effective(draws)
                     measured[library].append([count / times[0], count / times[1], *times])

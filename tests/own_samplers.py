@@ -291,8 +291,10 @@ class Turning(Following):
 class Pushed(Following):
     """Has a constant force, as if a part of the prior were forgotten."""
 
+    force: Any = 1.0
+
     def moved(self, draws, x):
-        return super().moved(draws, x) + self.step_size
+        return super().moved(draws, x) + self.force * self.step_size
 
 
 class SharedNoise(Following):

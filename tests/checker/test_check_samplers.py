@@ -12,7 +12,7 @@ import fokker as fk
 from fokker._core.state import ravel
 from fokker.checker import _samplers
 from fokker.checker._finding import Finding
-from fokker.checker._steps import steps_finding, with_small_step
+from fokker.checker._steps import steps_findings, with_small_step
 from fokker.dynamics.problem import make_problem
 from fokker.fields import Elementwise
 from fokker.integrators import EulerMaruyama, ExactOU, IsokineticLeapfrog, Leapfrog, Proposal, exact_ou
@@ -213,6 +213,8 @@ def test_the_dynamics_that_a_sampler_follows_are_checked():
     report = of_normal(Following(0.4))
     assert report.verdict == "right"
     assert any(text.startswith("steps: 16 steps of size") for text in report.checks)
+    assert any(text.startswith("mean: 128 steps of size") for text in report.checks)
+    assert re.search(r"constant drift .* moves the mean by less than 0.[12]\d* standard dev", report.power)
     assert any("small steps without minibatches were compared" in note for note in report.notes)
     assert re.search(r"Steps with \d+ % to 1\d\d % of the noise, or 90 % to 110 % of the drift", report.power)
     assert of_normal(Following(0.4, friction=2.0)).verdict == "wrong"
@@ -224,6 +226,16 @@ def test_steps_that_do_not_follow_what_the_sampler_names_are_undecided(sampler):
     assert report.verdict == "undecided"
     assert "not those of the dynamics that the sampler says it follows" in report.reasons[0]
     assert not report.checks
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_constant_drift_shows_in_the_mean(seed):
+    """It moves the mean of the draws by half a standard deviation; in 16 steps the noise hides it."""
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    sampler = Pushed(0.4, force=0.5).on(normal)
+    report = fk.check(sampler, state=TWO, number_of_points=256, explain=False, seed=seed)
+    assert report.verdict == "undecided"
+    assert re.search(r"after 128 steps .* the mean of theta\[[01]\] is off by 0\.[234]", report.reasons[0])
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0, 8.0])
@@ -255,6 +267,18 @@ def test_an_exact_sampler_is_so_at_other_step_sizes_and_temperatures(sampler, te
     report = fk.check(sampler(0.5).on(normal, temperature), state=TWO)
     assert report.verdict == "wrong"
     assert f"change averages {where}" in report.reasons[0]
+
+
+@pytest.mark.slow
+def test_of_many_dimensions_a_temperature_is_taken_at_which_draws_still_count():
+    """Of 60 at half the temperature a few of a thousand draws have most of the weight, and show nothing."""
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    wrong = fk.check(MomentaAtOne(0.3).on(normal, 1.0), state=jnp.zeros(60))
+    assert wrong.verdict == "wrong"
+    assert "change averages at temperature 0.8" in wrong.reasons[0]
+    right = fk.check(Leaping(0.3).on(normal, 1.0), state=jnp.zeros(60))
+    assert right.verdict == "right"
+    assert "at temperature 0.8" in right.checks[0]
 
 
 @pytest.mark.parametrize(
@@ -326,8 +350,8 @@ def test_every_part_of_the_drift_of_the_steps_is_compared(sampler, x64):
     turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
     draws = np.concatenate([quarter @ np.linalg.matrix_power(turn, k) for k in range(4)])
     small = with_small_step(placed, problem, draws)
-    finding = steps_finding(small, problem, draws, np.random.default_rng(1))
-    assert finding.holds is (sampler is Following)
+    findings = steps_findings(small, problem, draws, np.random.default_rng(1))
+    assert all(finding.holds for finding in findings) is (sampler is Following)
 
 
 def test_steps_that_cannot_be_compared_are_said_not_to_be():

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import gammaln
 from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, tiny_documents
 
 from enumerated_topics import enumerate_posterior
@@ -371,6 +372,54 @@ def test_collapsed_sweeps_have_the_distribution_of_all_assignments(monkeypatch, 
     # Nine moments at 5 standard errors of 20 blocks: a false alarm has a chance below 1e-3.
     assert distances[ALPHA] < 5
     assert distances[ALPHA / 2] > 8
+
+
+def exact_token_moments(documents, words, a_kw, gamma):
+    """E[1(z_i = k) 1(z_j = l)] of all pairs of tokens (T, K, T, K), by the sum over all z."""
+    vocabulary = np.repeat(documents.words, documents.counts)
+    doc = np.repeat(np.arange(documents.size), documents.lengths)
+    tokens, topics = len(doc), len(gamma)
+    z = np.stack(np.unravel_index(np.arange(topics**tokens), (topics,) * tokens), 1)
+    hot = np.eye(topics)[z]
+    n_dk = np.stack([hot[:, doc == d].sum(1) for d in range(documents.size)], 1)
+    n_wk = np.stack([hot[:, vocabulary == w].sum(1) for w in range(words)], 1)
+    logs = gammaln(gamma + n_dk).sum((1, 2)) + gammaln(a_kw.T + n_wk).sum((1, 2))
+    logs -= gammaln(a_kw.sum(1) + n_wk.sum(1)).sum(1)
+    p = np.exp(logs - logs.max())
+    flat = hot.reshape(len(z), -1)
+    return (flat * (p / p.sum())[:, None]).T @ flat
+
+
+# Most words are in no document, and so the blocks have priors that differ.
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4])
+def test_collapsed_sweeps_have_the_joint_distribution_of_tokens_under_priors_that_differ(monkeypatch, blocks):
+    """Topics differ by γ and by pseudo-counts, which belong to the masses of the blocks too."""
+    divide(monkeypatch, blocks)
+    documents = Documents.from_matrix(
+        np.array([[2, 0, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0], [0, 0, 2, 1, 0, 0, 0]])
+    )
+    gamma = np.array([0.4, 1.5])
+    prior = WordPrior.symmetric(0.3, 2).with_seeds([[0, 1], [3]], 1.7)
+    a_kw = prior.alpha + np.stack([prior.of_topic(k, 7) for k in range(2)])
+    exact = exact_token_moments(documents, 7, a_kw, gamma)
+    assignments, counts = Assignments(2), np.zeros((7, 2), np.int32)
+    z = np.zeros(documents.tokens, np.int32)
+    np.add.at(counts, (np.repeat(documents.words, documents.counts), z), 1)
+    assignments.add(documents, z)
+    seen = []
+    for seed in range(20_000):
+        assignments.sweep(counts, prior, gamma, np.uint64(seed), 6)
+        seen.append(assignments.state()["z"].copy())
+    state = assignments.state()
+    # Words of a document stand in the order of their blocks there.
+    of_tokens = np.repeat(np.repeat(np.arange(3), state["widths"]) * 7 + state["words"], state["counts"])
+    order = np.argsort(of_tokens, kind="stable")
+    hot = np.eye(2)[np.array(seen)[:, order]].reshape(len(seen), -1)
+    parts = np.einsum("bni,bnj->bij", *[hot.reshape(40, -1, hot.shape[1])] * 2) / (len(hot) // 40)
+    error = np.maximum(parts.std(0, ddof=1) / np.sqrt(40), 1e-4)
+    # Some hundred moments at 5 standard errors of 40 parts: a false alarm has a chance of about 1e-3.
+    assert np.abs((parts.mean(0) - exact) / error).max() < 5
 
 
 def test_a_rare_word_changes_its_topic_between_passes():

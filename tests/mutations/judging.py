@@ -30,6 +30,27 @@ MUTATIONS = [
         "noise that coordinates share is not noticed",
         ("check_samplers::steps_that_do_not_follow_what_the_sampler_names_are_undecided",),
     ),
+    *(
+        Mutation(
+            "checker/_averages.py",
+            text,
+            mistake,
+            description,
+            ("check_samplers::of_many_dimensions_a_temperature_is_taken_at_which_draws_still_count",),
+        )
+        for text, mistake, description in (
+            (
+                "_COLDER, _FEWEST = (1.0, 0.5, 0.25, 0.125), 100",
+                "_COLDER, _FEWEST = (1.0,), 0",
+                "few draws count",
+            ),
+            (
+                "near**2, total, along",
+                "near**2, along",
+                "a spread that is wrong in all coordinates is not added up",
+            ),
+        )
+    ),
     Mutation(
         "checker/_averages.py",
         "_LARGER = (2, 4)",
@@ -39,7 +60,7 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_averages.py",
-        "np.exp(np.min(energies) - energies)",
+        "np.exp(k * (np.min(energies) - energies))",
         "np.ones_like(energies)",
         "draws of a warmer target are taken for those of the target",
         ("check_samplers::the_report_says_at_which_step_sizes_and_temperatures_it_looked",),

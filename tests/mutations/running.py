@@ -662,6 +662,22 @@ MUTATIONS = [
         ),
     ),
     Mutation(
+        "run/choice.py",
+        "_burn_in_before(call) if call.options.burn_in is None",
+        "None if call.options.burn_in is None",
+        "a run of the sampler chosen cannot go on for more steps: its burn-in would be another",
+        ("choice::a_run_that_goes_on_for_more_steps_keeps_the_burn_in_that_was_chosen_for_it",),
+    ),
+    Mutation(
+        "diagnostics/_steps.py",
+        "share / (1 + share) * friction * step_size * repeats / 3",
+        "share / (1 + share) * friction * step_size / 3",
+        "a thermostat is said to absorb noise that stays the same for many steps",
+        (
+            "repeated_batches::a_thermostat_does_not_absorb_what_many_steps_share_and_the_summary_says_by_how_much",
+        ),
+    ),
+    Mutation(
         "run/lockstep.py",
         "offset = ((task.used + t) // form.repeats).astype",
         "offset = (t // form.repeats).astype",

@@ -2,6 +2,7 @@
 
 from mutations._mutation import Mutation
 
+_JOINT = "lda_exact::collapsed_sweeps_have_the_joint_distribution_of_tokens_under_priors_that_differ"
 _DIVIDED = "lda_exact::collapsed_sweeps_have_the_distribution_of_all_assignments"
 
 MUTATIONS = [
@@ -33,6 +34,26 @@ MUTATIONS = [
                 "n_d[k] = np.rint(n_dk[k] - gamma[k])",
                 "pass",
                 "the counts of documents do not follow from one block to the next",
+            ),
+        )
+    ),
+    *(
+        Mutation("models/topics/cells.py", text, mistake, f"sweeps by threads: {description}", (_JOINT,))
+        for text, mistake, description in (
+            (
+                "np.stack([rows[cells.block == b].sum(0",
+                "np.stack([np.floor(rows[cells.block == b]).sum(0",
+                "the masses of blocks do not know the pseudo-counts",
+            ),
+            (
+                "n_dk[k] = gamma[k] + n_d[k]",
+                "n_dk[k] = gamma[0] + n_d[k]",
+                "all topics have the γ of the first",
+            ),
+            (
+                "draw_gamma(state, a + 1.0)",
+                "draw_gamma(state, a + 1.5)",
+                "masses of another Gamma distribution",
             ),
         )
     ),

@@ -250,7 +250,7 @@ MUTATIONS = [
     ),
     Mutation(
         "run/choice.py",
-        "call.options.steps // 2 if call.options.burn_in is None else call.options.burn_in",
+        "call.options.steps // 2 if burn_in is None else burn_in",
         "0",
         "auto keeps the way from the start",
         ("choice",),

@@ -123,6 +123,21 @@ def test_starts_of_ones_own_stay_so_that_a_second_mode_is_seen():
     assert choice(target, function, batch_size=20).options.init is function
 
 
+def test_a_run_that_goes_on_for_more_steps_keeps_the_burn_in_that_was_chosen_for_it(tmp_path):
+    target, starts = regression(), fk.PerChain(jnp.ones((2, 2)))
+    options = {"batch_size": 20, "burn_in": 7, "steps": 14, "chains": 2, "progress": False}
+    before = [
+        fk.sample(target, fk.samplers.sgnht(1e-4), init=starts, out=out, **options)
+        for out in (None, tmp_path)
+    ]
+    assert choice(target, starts, batch_size=20).options.burn_in == 50
+    assert choice(target, starts, batch_size=20, out=tmp_path).options.burn_in == 7
+    assert choice(target, starts, batch_size=20, out=tmp_path / "new").options.burn_in == 50
+    assert choice(target, starts, batch_size=20, out=tmp_path, burn_in=9).options.burn_in == 9
+    call = Call(target, "auto", Options(init=starts, steps=100, batch_size=20), resumed=before[0])
+    assert chosen(call).options.burn_in == 7
+
+
 def test_without_a_mode_the_next_rule_holds():
     flat = fk.Posterior(
         lambda theta: 0.0 * theta.sum(), lambda theta, x: -((theta[0] - x) ** 2), np.ones(50, np.float32)

@@ -1,5 +1,7 @@
 """Steps in a row that share a batch: which batch each of them sees, and what that does to the chain."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -149,6 +151,33 @@ def test_the_stationary_variance_is_that_of_the_exact_law_and_the_share_of_noise
     findings = noise_share(trace, checks)
     assert checks["gradient noise over injected noise"] == pytest.approx(0.1 * repeats, rel=0.1)
     assert any("smaller batch_repeats" in x.text for x in findings) == (repeats > 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["scalar", "diagonal", "matrix"])
+def test_a_thermostat_does_not_absorb_what_many_steps_share_and_the_summary_says_by_how_much(kind, optimised):
+    """The noise of a batch is 0.2 of that injected: new at every step it is absorbed, and fifty times not."""
+    n = 4
+    data = VALUES - VALUES.mean(dtype=np.float64).astype(np.float32)
+    data *= np.float32(np.sqrt(10 * NOISE * n) / N / data.std(dtype=np.float64))
+    target = fk.Posterior(lambda theta: -jnp.sum(theta**2) / 2, lambda theta, x: theta[0] * x, data)
+    integrator = None if kind == "matrix" else fk.integrators.Splitting()
+    sampler = fk.samplers.sgnht(0.02, kind=kind, integrator=integrator)
+    excess, percents = {}, {}
+    for repeats in (1, 50):
+        options = {"batch_size": n, "batches": "replacement", "batch_repeats": repeats, "progress": False}
+        steps = {"burn_in": 2000, "steps": 4000, "thin": 20, "chains": 128}
+        trace = fk.sample(target, sampler, init=jnp.zeros(1), **steps, **options)
+        excess[repeats] = 100 * (np.mean(np.asarray(trace.samples, float) ** 2) - 1)
+        said = [
+            re.search(r"50 steps share a batch.* (\d+) % too large", x.text) for x in noise_share(trace, {})
+        ]
+        percents[repeats] = [float(x[1]) for x in said]
+    assert abs(excess[1]) < 15
+    assert percents[1] == []
+    assert excess[50] > 90
+    # To first order, of a large error.
+    assert percents[50] == [pytest.approx(excess[50], rel=0.4)]
 
 
 @pytest.mark.parametrize(

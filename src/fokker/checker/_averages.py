@@ -2,7 +2,7 @@ r"""Whether steps of a sampler from draws of the target leave averages where the
 
 A sampler that claims to be exact is so at every step size and temperature, and an error may be too small to
 be seen at those given. So larger steps are taken too, and steps at half the temperature, where a draw of
-exp(-U/T) counts with the weight exp(-U/T).
+exp(-U/T) counts with the weight exp(-U/T); of many dimensions at a temperature that is less far away.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,6 +27,8 @@ _OWN_STEPS = 8
 _STILL = 1e-9
 # Times the step size that is given.
 _LARGER = (2, 4)
+# By which 1/T is increased, the first that leaves so many effective draws.
+_COLDER, _FEWEST = (1.0, 0.5, 0.25, 0.125), 100
 
 
 def position_of(sampler: Sampler, problem: Problem, x: Array) -> Any:
@@ -68,11 +70,22 @@ def _others(sampler: Sampler, energies: np.ndarray) -> Iterator[_Trial]:
         larger: Any = (lambda n, k=factor: k * step_size_at(size, n)) if callable(size) else factor * size
         trial = double(sampler.with_step_size(larger))
         yield _Trial(trial, f"{factor} times the step size", np.ones_like(energies))
-    cold = at_temperature(sampler, 0.5) if sampler.wants_target else None
-    if cold is not None and float(cold.own_temperature) != float(sampler.own_temperature):
-        weights = np.exp(np.min(energies) - energies)
-        where = f"temperature {float(cold.own_temperature):.3g}"
-        yield _Trial(double(cold), where, weights / np.mean(weights))
+    colder = _colder(energies) if sampler.wants_target else None
+    cold = None if colder is None else at_temperature(sampler, 1 / (1 + colder[0]))
+    if colder is not None and cold is not None and cold.own_temperature != sampler.own_temperature:
+        yield _Trial(double(cold), f"temperature {float(cold.own_temperature):.3g}", colder[1])
+
+
+def _colder(energies: np.ndarray) -> tuple[float, np.ndarray] | None:
+    """k and weights exp(-kU/T), with which draws are those at T/(1 + k); None where few draws have all of it.
+
+    In many dimensions temperatures that are far apart have no draws in common.
+    """
+    for k in _COLDER:
+        weights = np.exp(k * (np.min(energies) - energies))
+        if np.sum(weights) ** 2 >= _FEWEST * np.sum(weights**2):
+            return k, weights / np.mean(weights)
+    return None
 
 
 def averages_finding(
@@ -89,10 +102,10 @@ def averages_finding(
     directions = generator.normal(size=(points.shape[1], 32)) / np.sqrt(points.shape[1])
 
     def tests(x: np.ndarray) -> np.ndarray:
-        z = (x - center) / spread
-        return np.concatenate(
-            [np.tanh(z), np.tanh(z) ** 2, np.tanh(z @ directions), np.tanh(z @ directions) ** 2], axis=-1
-        )
+        near, along = np.tanh((x - center) / spread), np.tanh((x - center) / spread @ directions)
+        # Of all coordinates together, as a spread that is a little wrong in each shows there.
+        total = np.mean(near**2, axis=-1, keepdims=True)
+        return np.concatenate([near, near**2, total, along, along**2], axis=-1)
 
     before = tests(points)
     change = tests(moved).mean(axis=1) - before

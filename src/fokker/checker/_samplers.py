@@ -18,7 +18,7 @@ from fokker.checker._finding import Finding
 from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._points import draw_points
 from fokker.checker._report import Report
-from fokker.checker._steps import names_all_it_does, steps_finding, with_small_step
+from fokker.checker._steps import names_all_it_does, steps_findings, with_small_step
 from fokker.dynamics import langevin
 from fokker.dynamics.problem import Problem, double, make_problem
 from fokker.samplers.contract import Followed, Sampler, theta_of
@@ -144,19 +144,19 @@ def _warmer(sampler: Sampler, state: Any, problem: Problem) -> tuple[Sampler, Pr
 def _with_steps(sampler: Sampler, followed: Followed, checked: Checked, state: Any, seed: int) -> Report:
     """The report on the dynamics, with the steps compared with them where this can be done."""
     report, problem, draws = checked
-    finding = None
+    findings: list[Finding] = []
     if report.ok and draws is not None and names_all_it_does(sampler, followed, problem):
         with jax.enable_x64(True):
             warm, problem = _warmer(sampler, state, problem)
             small = with_small_step(double(warm), problem, draws)
             if small is not None:
-                finding = steps_finding(small, problem, draws, np.random.default_rng(seed))
-    report.notes.append(_DISCRETE if finding is None else _COMPARED)
-    if finding is None:
-        return report
-    if not finding.holds:  # undecided: other dynamics may keep the same target
-        return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[finding.reason])
-    return dataclasses.replace(report, checks=[finding.words], power=f"{report.power}. {finding.power}")
+                findings = steps_findings(small, problem, draws, np.random.default_rng(seed))
+    report.notes.append(_COMPARED if findings else _DISCRETE)
+    reasons = [finding.reason for finding in findings if not finding.holds]
+    if reasons:  # undecided: other dynamics may keep the same target
+        return dataclasses.replace(report, ok=False, verdict="undecided", reasons=reasons)
+    power = ". ".join([report.power, *(finding.power for finding in findings)])
+    return dataclasses.replace(report, checks=[finding.words for finding in findings], power=power)
 
 
 def _unknown(sampler: Sampler) -> Report:

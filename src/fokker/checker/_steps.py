@@ -5,7 +5,8 @@ same time t. Averages of squared moves, of products of two coordinates' moves, a
 drift and by the place, must agree. To first order in t they are those of 2D t and of f t; the reference has
 the higher orders too. Noise in rare jumps, whose fourth moment is of order t and not t², may have the same
 averages, and then its moves have another distribution: many are small. Averages of e^{-m²/2s²} of the moves m
-show it, as fourth moments would; they are bounded, so that one rare move decides nothing.
+show it, as fourth moments would; they are bounded, so that one rare move decides nothing. A constant that is
+added to the drift moves the mean by t and the noise by √t: it is looked for over a longer time.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,9 @@ _LARGEST = 16
 # The time, in units of the fastest time scale, and the steps that lead there; so many more of the reference.
 _TIME, _STEPS, _FINER = 0.5, 16, 2
 _GROUPS, _STARTS = 128, 32
+# So many times as long for the mean. A smaller shift of it, in standard deviations of the target, may come
+# from steps that are not small enough.
+_LONGER, _SMALL_SHIFT = 8, 0.05
 # Draws at which the time scale is computed.
 _SCALES = 64
 # A smaller difference, as a share of the average, may come from steps that are not small enough.
@@ -50,19 +54,31 @@ def with_small_step(sampler: Sampler, problem: Problem, draws: np.ndarray) -> Sa
     return sampler.with_step_size(_TIME / _STEPS * scale) if 0 < scale < np.inf else None
 
 
-def steps_finding(
+def steps_findings(
     sampler: Sampler, problem: Problem, draws: np.ndarray, generator: np.random.Generator
-) -> Finding | None:
-    """The moves of a sampler with a small step beside those of the dynamics; None if it cannot take them."""
-    h = float(sampler.own_step_size)  # type: ignore[arg-type]
+) -> list[Finding]:
+    """The moves of a sampler with a small step beside those of the dynamics; none if it cannot take them."""
     starts = draws[np.arange(_GROUPS * _STARTS) % len(draws)]
     if not _can_step(sampler, problem, starts[0]):
-        return None
+        return []
+    short = _short_finding(sampler, problem, draws, starts, generator)
+    return [short, _mean_finding(sampler, problem, draws, starts, generator)] if short.holds else [short]
+
+
+def _short_finding(
+    sampler: Sampler,
+    problem: Problem,
+    draws: np.ndarray,
+    starts: np.ndarray,
+    generator: np.random.Generator,
+) -> Finding:
+    """Averages of moves, of their squares and products, over a short time."""
+    h = float(sampler.own_step_size)  # type: ignore[arg-type]
     spread = np.std(draws, axis=0) + 1e-300
     drift = np.asarray(compile_once(jax.vmap(problem.drift))(starts))
     weights = _weights((starts - np.mean(draws, axis=0)) / spread, drift)
     moves = []
-    for path in (_path(sampler, problem), _by_euler(problem, h)):
+    for path in (_path(sampler, problem, _STEPS), _by_euler(problem, h, _STEPS)):
         run = compile_once(jax.vmap(path))
         moves.append([(np.asarray(run(starts, keys)) - starts) / spread for keys in _keys(generator)])
     size = np.sqrt(np.mean(moves[1][0] ** 2, axis=0)) + 1e-300
@@ -80,7 +96,7 @@ def steps_finding(
     actual, expected = (float(np.mean(x, axis=0)[kind, worst]) for x in products)
     how = f"{_STEPS} steps of size {h:.2g} at temperature {float(sampler.own_temperature):.3g} from "
     how += f"{len(starts)} states"
-    noise, constant, gain = (max(_SMALL, float(np.max(row))) for row in compared.detectable[:3])
+    noise, _, gain = (max(_SMALL, float(np.max(row))) for row in compared.detectable[:3])
     share = max(_SMALL_SHARE, float(np.max(compared.detectable[-1])))
     return Finding(
         f"steps: {how} move them as the dynamics do, by averages of the moves and of their squares, and "
@@ -91,9 +107,42 @@ def steps_finding(
         largest,
         ALARM,
         f"Steps with {_within(noise)} of the noise, or {_within(gain)} of the drift, of the dynamics are not "
-        f"distinguished from theirs, nor is a constant drift beside it up to {percent(constant)} of it. "
+        "distinguished from theirs. "
         f"Jumps are not seen where they make up less than about {percent(min(1.0, 4 * share))} of the mean "
         f"square of the moves, or where more than about {0.1 / share:.1g} of them come in these steps",
+    )
+
+
+def _mean_finding(
+    sampler: Sampler,
+    problem: Problem,
+    draws: np.ndarray,
+    starts: np.ndarray,
+    generator: np.random.Generator,
+) -> Finding:
+    """The mean after a longer time, at which a constant drift has moved it further than the noise hides."""
+    h, steps = float(sampler.own_step_size), _LONGER * _STEPS  # type: ignore[arg-type]
+    spread = np.std(draws, axis=0) + 1e-300
+    moves = [
+        (np.asarray(compile_once(jax.vmap(path))(starts, _keys(generator)[0])) - starts) / spread
+        for path in (_path(sampler, problem, steps), _by_euler(problem, h, steps))
+    ]
+    difference = np.mean(moves[0] - moves[1], axis=0)
+    error = np.std(moves[0] - moves[1], axis=0, ddof=1) / np.sqrt(len(starts)) + 1e-300
+    is_off = ~(np.abs(difference) <= _SMALL_SHIFT)  # not finite is off
+    scores = np.where(is_off, np.nan_to_num(np.abs(difference) / error, nan=np.inf), 0.0)
+    worst = int(np.argmax(scores))
+    how = f"{steps} steps of size {h:.2g} at temperature {float(sampler.own_temperature):.3g}"
+    missed = max(_SMALL_SHIFT, float(np.max(ALARM * error)))
+    return Finding(
+        f"mean: {how} leave it where the dynamics do",
+        f"the steps are not those of the dynamics that the sampler says it follows: after {how} the mean of "
+        f"{problem.coordinate_names()[worst]} is off by {abs(difference[worst]):.2g} standard deviations of "
+        f"the target ({min(float(scores[worst]), 1e3):.0f} standard errors)",
+        float(scores[worst]),
+        ALARM,
+        f"A constant drift beside that of the dynamics is not seen where it moves the mean by less than "
+        f"{missed:.2g} standard deviations in {steps} steps",
     )
 
 
@@ -193,17 +242,17 @@ def _can_step(sampler: Sampler, problem: Problem, x: np.ndarray) -> bool:
     if jax.eval_shape(_start(sampler, problem), x, key) is None:
         return False
     try:
-        jax.eval_shape(_path(sampler, problem), x, key)
+        jax.eval_shape(_path(sampler, problem, _STEPS), x, key)
     except Exception:  # a user's own step may raise anything
         return False
     return True
 
 
-def _path(sampler: Sampler, problem: Problem) -> Callable[[Vector, Array], Vector]:
-    """Where the sampler is after its steps."""
+def _path(sampler: Sampler, problem: Problem, steps: int) -> Callable[[Vector, Array], Vector]:
+    """Where the sampler is after so many steps."""
 
     def path(x: Vector, key: Array) -> Vector:
-        keys = jax.random.split(key, _STEPS + 1)
+        keys = jax.random.split(key, steps + 1)
         state = _start(sampler, problem)(x, keys[0])
         end, _ = steps_from(sampler, state, keys[1:])
         return problem.to_vector({name: end.z[name] for name in problem.names})
@@ -211,8 +260,8 @@ def _path(sampler: Sampler, problem: Problem) -> Callable[[Vector, Array], Vecto
     return path
 
 
-def _by_euler(problem: Problem, h: float) -> Callable[[Vector, Array], Vector]:
-    """Where the dynamics are after the same time."""
+def _by_euler(problem: Problem, h: float, steps: int) -> Callable[[Vector, Array], Vector]:
+    """Where the dynamics are after the time of so many steps of this size."""
     small = h / _FINER
 
     def step(x: Vector, noise: Vector) -> tuple[Vector, None]:
@@ -221,6 +270,6 @@ def _by_euler(problem: Problem, h: float) -> Callable[[Vector, Array], Vector]:
         return x + small * problem.drift(x) + kick, None
 
     def path(x: Vector, key: Array) -> Vector:
-        return jax.lax.scan(step, x, jax.random.normal(key, (_STEPS * _FINER, x.size), x.dtype))[0]
+        return jax.lax.scan(step, x, jax.random.normal(key, (steps * _FINER, x.size), x.dtype))[0]
 
     return path

@@ -8,11 +8,13 @@ import numpy as np
 from fokker.diagnostics._findings import Cause, Finding, Grade, care_or_bad
 from fokker.diagnostics._scores import effective_draws
 from fokker.diagnostics.noise_share import gradient_noise_share
+from fokker.samplers.schedules import step_size_at
 
 if TYPE_CHECKING:
     from fokker.diagnostics._boundary import Boundary
     from fokker.diagnostics.configurational import Spread
     from fokker.run.trace import Trace
+    from fokker.samplers import Sampler
 
 # A larger relative error of the kinetic temperature means too large a step, or uncorrected gradient noise.
 _TEMPERATURE, _TEMPERATURE_BAD = 0.05, 0.25
@@ -88,14 +90,48 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     larger_batches = "larger batches" + (
         ", a smaller batch_repeats" if trace.origin.batch_repeats > 1 else ""
     )
-    if share <= _SHARE or sampler.absorbs_noise(trace.state):
+    if share <= _SHARE:
         return []
+    if sampler.absorbs_noise(trace.state):
+        return _slow_noise(sampler, states, share, trace.origin.batch_repeats)
     return [
         Finding(
             care_or_bad(not share <= _SHARE_BAD),
             f"the noise of the minibatches is {share:.2g} times the injected noise and widens the "
             f"distribution: take smaller steps, {larger_batches}, control variates, a noise_estimate, or a "
             "thermostat",
+            Cause.LARGE_STEPS,
+        )
+    ]
+
+
+def _slow_noise(sampler: "Sampler", states: Any, share: float, repeats: int) -> list[Finding]:
+    """Whether steps share a batch for too long for a thermostat: it absorbs noise that is new at every step.
+
+    Its friction ξ makes the kinetic temperature right. A momentum forgets in the time 1/ξ, and noise that
+    stays the same for τ = rε adds less to it than to theta: where there is `share` of it per white noise, the
+    variance of theta is too large by share/(1 + share) · ξτ/3, to first order in ξτ.
+    """
+    frictions = getattr(states, "z", {}).get("xi")
+    if repeats == 1 or frictions is None:
+        return []
+    leaves = [np.asarray(x) for x in jax.tree.leaves(frictions)]
+    # Of a matrix its diagonal.
+    each = [
+        np.diagonal(x, axis1=1, axis2=2) if x.ndim == 3 and x.shape[1] == x.shape[2] else x for x in leaves
+    ]
+    friction = np.mean(np.concatenate([np.ravel(x) for x in each]))
+    size: Any = sampler.own_step_size
+    step_size = float(np.mean(step_size_at(size, states.step)))
+    error = float(share / (1 + share) * friction * step_size * repeats / 3)
+    if error <= _SHARE:
+        return []
+    return [
+        Finding(
+            care_or_bad(not error <= _SHARE_BAD),
+            f"{repeats:,} steps share a batch, which is long for what the momentum remembers: the thermostat "
+            f"absorbs their noise in part, and the variance is about {100 * error:.0f} % too large. Take a "
+            "smaller batch_repeats, larger batches, or smaller steps",
             Cause.LARGE_STEPS,
         )
     ]

@@ -20,6 +20,7 @@ from fokker.integrators import Splitting
 from fokker.rows import resident, stream_of
 from fokker.run.call import Call
 from fokker.run.positions import PerChain, WarmedUp, differs, given_positions
+from fokker.run.store import has_run, read_checkpoint
 from fokker.samplers import mclmc, sgnht
 from fokker.samplers.schedules import AUTOMATIC
 from fokker.targets import find_mode
@@ -106,8 +107,19 @@ def _with(call: Call, sampler: Any, **options: Any) -> Call:
 
 def _with_burn_in(call: Call, sampler: Any, **options: Any) -> Call:
     """With half as many steps before the first draw as after it, where none are given."""
-    burn_in = call.options.steps // 2 if call.options.burn_in is None else call.options.burn_in
-    return _with(call, sampler, burn_in=burn_in, **options)
+    burn_in = _burn_in_before(call) if call.options.burn_in is None else call.options.burn_in
+    return _with(call, sampler, burn_in=call.options.steps // 2 if burn_in is None else burn_in, **options)
+
+
+def _burn_in_before(call: Call) -> int | None:
+    """That of the run that goes on, which may be for more steps than at first; None where there is none."""
+    if call.resumed is not None:
+        return int(call.resumed.settings["burn_in"])
+    if (folder := call.options.folder) is None:
+        return None
+    return call.devices.by_first(
+        lambda: read_checkpoint(folder).description["settings"]["burn_in"] if has_run(folder) else None
+    )
 
 
 def _with_all_rows(call: Call, sampler: Any) -> Call:
