@@ -419,7 +419,7 @@ def test_short_documents_are_skipped_and_counted():
     )
     assert read(corpus).names == ("2",)
     assert corpus.tally.sentence() == (
-        "1 documents read; 2 empty documents skipped, 1 document without a known word skipped, "
+        "1 document read; 2 empty documents skipped, 1 document without a known word skipped, "
         "1 document skipped as too short."
     )
 

@@ -207,7 +207,11 @@ def test_fields_have_line_ends_and_columns_have_numbers(tmp_path):
     path.write_text('1,"zug\nbrücke, ""zug"""\n2,zug\n3\n')
     corpus = open_corpus(path, key="2", vocabulary=["zug", "brücke"])
     assert read(corpus).to_matrix(2).toarray().tolist() == [[2, 1], [1, 0]]
-    assert "row 3 of x.csv: 1 columns, none with the text" in corpus.tally.sentence()
+    assert "row 3 of x.csv: 1 column, none with the text" in corpus.tally.sentence()
+    with pytest.raises(
+        ValueError, match=r"x\.csv has 2 columns, numbered from 1, and key='9' is none of them"
+    ):
+        read(open_corpus(path, key="9", vocabulary=["zug"]))
     (tmp_path / "one.csv").write_text("comment\nzug\nbrücke\n")
     assert read(open_corpus(tmp_path / "one.csv", vocabulary=["zug", "brücke"])).size == 2
     with pytest.raises(ValueError, match="numbered from 1"):

@@ -267,7 +267,9 @@ def test_each_setting_of_topics_is_declared_once():
         if declared.parameter:
             assert of_estimator[declared.parameter].default == getattr(Settings, name)
         if declared.help:
-            assert options[name].help == declared.help
+            has_default = declared.shown and declared.option is not bool
+            shown = f" Default: {declared.shown}." if has_default else ""
+            assert options[name].help == declared.help + shown
             assert options[name].default is None
     # Nothing that draws is hidden from both, but for how steps decay and the scale of θ.
     hidden = {name for name, known in DECLARED.items() if not (known.parameter or known.help)}

@@ -23,6 +23,7 @@ from fokker._core import files as core_files
 from fokker.cli.lda_run import _message
 from fokker.cli.lda_wording import COMMAND
 from fokker.corpora import Documents
+from fokker.corpora._tally import Tally
 from fokker.diagnostics import Verdict
 from fokker.models.named_arrays import with_prefix
 from fokker.models.topics import files
@@ -253,8 +254,11 @@ def test_the_figure_of_the_perplexity_says_what_its_numbers_are_of(finished):
     assert f"The running average is {average} after {int(last['documents']):,} documents" in page
     assert "in the verdict, is that of the stored draws alone" in page
     point = Evaluation(10, 0.0, 9.0, 8.0)
-    assert "vertical stroke" not in curve_figure([point], None, None).text
-    assert "vertical stroke at the right end is of the draws" in curve_figure([point, point], None, None).text
+    assert "vertical line" not in curve_figure([point], None, None).text
+    expected = (
+        "vertical line at the right end shows draws made after the last document: they all have the same"
+    )
+    assert expected in curve_figure([point, point], None, None).text
     assert "seed words</" not in page  # an option that has no value
     # The terminal has the grade, and both say how many documents there are, and how many passes.
     assert re.search("^(No problems found|Use with care)", out, re.MULTILINE)
@@ -474,7 +478,11 @@ def test_ctrl_c_saves_and_says_how_to_go_on(corpus, words, tmp_path, monkeypatch
     assert code == 130
     assert f"to continue: fokker lda --resume {tmp_path}" in out
     assert len(steps) == 6
-    assert (tmp_path / "report.html").is_file()
+    page = html.unescape((tmp_path / "report.html").read_text())
+    # Not more passes than were asked for: those that are left.
+    assert f"bounds of the posterior come last. Continue the run: fokker lda --resume {tmp_path}" in out
+    assert "Continue the run" in page
+    assert "--passes 2 or more" not in out + page
     assert not (tmp_path / "mixtures.csv.gz").exists()
     code, out, _ = command("--resume", tmp_path, "--passes", 1)
     assert code in (0, 1)
@@ -799,10 +807,12 @@ def test_infer_names_the_topics_of_new_text(finished, letters, standard_input):
     code, out, err = command("infer", finished[0], letters)
     assert code == 0
     lines = out.splitlines()
-    assert lines[0] == "1"
+    assert lines[0] == "1 (5 known words)"
     assert set(lines[1].partition(": ")[2].split()) == set(SUBJECTS[1].split())
     assert float(lines[1].split("%")[0]) > 80
-    assert set(lines[lines.index("3") + 1].partition(": ")[2].split()) == set(SUBJECTS[2].split())
+    assert set(lines[lines.index("3 (4 known words)") + 1].partition(": ")[2].split()) == set(
+        SUBJECTS[2].split()
+    )
     assert_in("1 document without a known word skipped", err)
     standard_input(letters)
     assert command("infer", finished[0] / "model.npz", "-")[1] == out
@@ -832,7 +842,8 @@ def test_infer_refuses_what_it_cannot_use(finished, letters, tmp_path):
     code, _, err = command("infer", folder, tmp_path / "strange.txt")
     assert code == 2
     assert_in("no document of at least 1 known word.*1 document without a known word", err)
-    assert_in("there is no file", command("infer", tmp_path / "model.npz", letters)[2])
+    no_run = "there is no file or folder .*model.npz: give the folder of a run of topics, or its model.npz"
+    assert_in(no_run, command("infer", tmp_path / "model.npz", letters)[2])
     assert_in("is damaged, or not a model", command("infer", letters, letters)[2])
     np.savez(tmp_path / "arrays.npz", beta=np.ones(3))
     assert_in("is damaged, or not a model", command("infer", tmp_path / "arrays.npz", letters)[2])
@@ -849,9 +860,29 @@ def test_infer_refuses_what_it_cannot_use(finished, letters, tmp_path):
 # The parts.
 
 
-def test_help_shows_both_uses_and_imports_nothing_heavy():
+def test_one_word_and_one_document_are_in_the_singular():
+    with pytest.raises(ValueError, match="topics=2 is more than the 1 word of the vocabulary"):
+        TopicChain.of(Settings(topics=2), 1)
+    assert Tally(documents=1, empty=2).sentence().startswith("1 document read; 2 empty")
+
+
+def test_a_misspelt_command_is_no_corpus(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for wrong, right in (("infr", "infer"), ("trend", "trends"), ("exports", "export")):
+        code, _, err = command(wrong, "run", "letters.txt")
+        assert code == 2
+        assert_in(f"no command and no corpus '{wrong}': did you mean fokker lda {right}?", err)
+    (tmp_path / "trend").write_text("a corpus of this name\n")
+    assert "did you mean" not in command("trend", "--topics", 0)[2]
+
+
+def test_help_shows_both_uses_and_imports_nothing_heavy(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = command("--help")
     assert code == 0
+    assert "Gibbs sweeps over a document. Default: 50." in out
+    assert "[default: (" not in out
+    assert "its number, from 1" in out
     for text in ("infer", "--topics", "--resume", "CORPUS"):
         assert text in out
     assert "TEXT…" in command("infer", "--help")[1]
@@ -900,6 +931,11 @@ def test_the_verdict_is_honest():
     falling, flat = curve_of(np.geomspace(2000, 1000, 40)), curve_of([1000 + 10 * (i % 3) for i in range(40)])
     assert relative_decrease(falling) == pytest.approx(np.log(2) / 39 * 10, rel=1e-6)
     assert relative_decrease(flat) == 0
+    no_fall = "In the second half of the run the perplexity did not fall by more than its noise."
+    assert judge_curve(flat, COMMAND).notes == (no_fall,)
+    slow = curve_of(np.geomspace(1000, 990, 40))
+    expected = "The perplexity fell by only 0.26 % from the third to the last quarter of the run."
+    assert judge_curve(slow, COMMAND).notes == (expected,)
     many = np.full(4, 15.0)
     # Few looks, all on one line: the line is no noise.
     assert relative_decrease(curve_of([4000, 3500, 3000, 2500, 2450, 2400, 2350, 2300])) > 0
@@ -920,7 +956,7 @@ def test_the_verdict_is_honest():
     few = curve_of([*steps, 800, 700, 600], num_exact=3)
     assert relative_decrease(few) == 0
     assert (
-        "of the passes before the exact ones the perplexity has not"
+        "of the passes before the exact ones the perplexity did not"
         in verdict(500, 1500, few, 20, many)[1][1]
     )
     assert relative_decrease(curve_of([*np.geomspace(2000, 1000, 10), 900, 900, 900], num_exact=3)) > 0.02
@@ -930,7 +966,7 @@ def test_the_verdict_is_honest():
     assert "still falling" in " ".join(notes)
     problems, notes = verdict(1000, 1500, flat, 20, many)
     assert not problems
-    assert "not fallen by more than its noise" in " ".join(notes)
+    assert "did not fall by more than its noise" in " ".join(notes)
     assert "explain nothing" in verdict(1500, 1500, flat, 20, many)[0][0]
     assert "explain nothing" in verdict(float("inf"), 1500, flat, 20, many)[0][0]
     assert "too few for credible bounds" in verdict(1000, 1500, flat, 3, many)[0][0]

@@ -276,7 +276,11 @@ def test_settings_that_make_no_sense_are_named(counts, settings, words):
         (np.ones(4), "Expected 2D array"),
         (np.ones((3, 1)), "n_features=1 word"),
         (np.array([[1, 2], [-3, 2]]), r"Negative values .* row 1 \(from 0\) has -3"),
-        (np.array([[np.nan, 2.0]]), "contains NaN"),
+        (
+            np.array([[1, 2], [3, np.nan]]),
+            r"not finite, NaN, first in row 1, column 1 \(both from 0\): remove",
+        ),
+        (sparse.csr_matrix([[0, 2], [np.inf, 1]]), "not finite, inf, first in row 1, column 0"),
     ],
 )
 def test_counts_that_are_none_are_named(matrix, words):

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import fokker as fk
 from fokker.cli import app
 from fokker.corpora import column_of_corpus
+from fokker.models.topics.differences import DocumentSample, beyond_chance
 from fokker.models.topics.groups import Groups
 from fokker.models.topics.run_trends import run_trends
 from fokker.models.topics.trends import TrendSums
@@ -26,7 +27,8 @@ def trends_of(counts, codes, **settings):
     sums = TrendSums(groups, counts.shape[2], len(counts), **settings)
     for draw, of_draw in enumerate(counts):
         sums.add(draw, groups.codes, of_draw)
-    return sums.result(NAMES, WORDS)
+    topics = counts.shape[2]
+    return sums.result((NAMES + tuple("cdefghij"))[:topics], (WORDS * 5)[:topics])
 
 
 def test_prevalence_is_the_share_of_words_or_the_mean_share_of_documents():
@@ -48,7 +50,8 @@ def test_prevalences_without_intervals_are_not_compared():
     assert alone.num_clear is None
     assert "cannot be said: there are no intervals" in alone.notes[0]
     assert all("[–]" in cell for row in trends_table(alone)[1] for cell in row[1:])
-    assert trends_figure(alone)._suptitle.get_text() == "Prevalence of topics by group"
+    title = "Prevalence of topics by group: those that differ most come first"
+    assert trends_figure(alone)._suptitle.get_text() == title
     table = list(csv.DictReader(alone.csv().splitlines()))
     assert {(row["5 %"], row["95 %"]) for row in table} == {("", "")}
     # Two groups of which one has one document: nothing to compare it with.
@@ -57,6 +60,78 @@ def test_prevalences_without_intervals_are_not_compared():
     assert trends_of(counts, codes).includes == ("documents",)
     draws = trends_of(np.concatenate([counts, counts]), codes, sampling=False)
     assert (draws.includes, draws.num_clear) == (("posterior",), 2)
+
+
+def overlap(trends):
+    """Whether the intervals of all groups overlap, for each topic."""
+    return trends.low[trends.has_interval].max(0) <= trends.high[trends.has_interval].min(0)
+
+
+@pytest.mark.parametrize(("groups", "draws", "per"), [(5, 4, "words"), (20, 1, "documents")])
+def test_random_groups_seldom_have_a_topic_that_differs_clearly(groups, draws, per):
+    # Of 60 runs 6 have one, with a standard error of 2.3: 15 are four of them more. Intervals that do not
+    # overlap are in nearly all. Groups are of very different sizes, and shares of topics are skewed.
+    rng = np.random.default_rng(groups)
+    false_alarms = apart = 0
+    for seed in range(60):
+        codes = rng.choice(groups, 150, p=rng.dirichlet(np.full(groups, 2.0)))
+        shares = rng.dirichlet(np.full(8, 0.1), 150)
+        counts = np.stack([rng.multinomial(40, shares) for _ in range(draws)]) if draws > 1 else shares[None]
+        trends = trends_of(counts, codes, per=per, seed=seed)
+        false_alarms += trends.num_clear > 0
+        apart += not overlap(trends).all()
+    assert false_alarms <= 15
+    assert apart > 50
+
+
+def test_a_topic_that_differs_is_clear_and_others_are_not_whatever_the_sizes_of_groups():
+    # Groups of two documents, in which any share can occur, hide no difference of large ones.
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(5), [2, 3, 5, 200, 200])
+    clear = []
+    for seed in range(20):
+        shares = rng.dirichlet(np.full(8, 0.1), len(codes))
+        shares[codes == 4] = rng.dirichlet([0.3, *[0.1] * 7], 200)
+        trends = trends_of(shares[None], codes, per="documents", seed=seed)
+        assert trends.changing[0] == np.argmax(trends.differences)
+        clear.append(trends.differences > 1)
+    assert np.mean(clear, 0)[0] > 0.9
+    # A larger share of one topic leaves less for the others: all differ in truth, by a seventh of that.
+    assert np.mean(clear, 0)[1:].max() < 0.5
+
+
+def test_differences_of_these_documents_are_clear_where_the_draws_are_certain():
+    rng = np.random.default_rng(1)
+    codes = np.repeat(np.arange(6), 10)
+    false_alarms = 0
+    for _ in range(200):  # the words of all documents are of the same topics in truth
+        counts = rng.multinomial(40, np.full(8, 1 / 8), (20, 60))
+        false_alarms += trends_of(counts, codes, sampling=False).num_clear > 0
+    # At most 20 of 200, with a standard error of 4.2.
+    assert false_alarms <= 37
+    counts[:, codes == 0] = rng.multinomial(40, [0.3, *[0.1] * 7], (20, 10))
+    trends = trends_of(counts, codes, sampling=False)
+    assert trends.num_clear >= 1
+    assert trends.changing[0] == 0
+    assert trends_figure(trends)._suptitle.get_text().endswith("1 of 8 differs clearly in these documents")
+    assert "That is of these documents: groups made at random differ too." in trends.notes[1]
+
+
+def test_random_divisions_of_many_documents_are_of_some_of_them():
+    rng = np.random.default_rng(2)
+    shares = rng.dirichlet(np.full(8, 0.1), 3_001)
+    codes = rng.permutation(np.repeat([0, 1, 2], [1, 1_000, 2_000]))
+    whole, part = DocumentSample(), DocumentSample(max_bytes=4 * 8 * 800)
+    for sample in (whole, part):
+        for chosen in np.array_split(np.arange(3_001), 7):
+            sample.add(codes[chosen], shares[chosen], np.ones(len(chosen)))
+    stored = part.all()
+    np.testing.assert_array_equal(stored[0], codes[::4])
+    np.testing.assert_allclose(stored[1], shares[::4], atol=1e-6)
+    of_groups = np.array([shares[codes == g].mean(0) for g in range(3)])
+    of_groups[0] = np.nan  # of one document: not compared
+    of_whole, of_part = (beyond_chance(of_groups, np.bincount(codes), s, 0.9, seed=0) for s in (whole, part))
+    np.testing.assert_allclose(of_part, of_whole, rtol=0.3)
 
 
 @pytest.mark.parametrize("size", [4, 30])
@@ -225,6 +300,10 @@ def test_the_command_prints_a_table_and_writes_a_plot(run, tmp_path):
     assert len(table) == 6
     assert set(table[0]) == {"date", "documents", "topic", "words", "prevalence", "5 %", "95 %"}
     assert "2 of 2 topics differ clearly between groups" in result.output
+    assert "in 90 % of random divisions of these documents into groups" in " ".join(result.output.split())
+    alone = [argument for argument in arguments if argument != "--written"]
+    result = CliRunner().invoke(app, [*alone, "--no-sampling", "--out", str(tmp_path)])
+    assert "differ clearly between groups of these documents" in result.output
     result = CliRunner().invoke(app, [*arguments, "--no-sampling", "--out", str(tmp_path)])
     assert "topics differ clearly between groups cannot be said" in result.output
     assert "of 2 topics differ" not in result.output
@@ -361,5 +440,20 @@ def test_plots_have_the_topics_that_differ_most():
         heads, rows = trends_table(trends)
         assert heads[1:] == [str(label) for label in np.unique(labels)]
         assert len(rows) == 2
+        expected = "those that differ most come first; 2 of 2 differ clearly"
+        assert figure._suptitle.get_text().endswith(expected)
     with pytest.raises(ValueError, match="has no columns beside its documents"):
         column_of_corpus(["some text", "more text"], "year")
+
+
+@pytest.mark.parametrize("topics", [2, 10])
+def test_the_lowest_panel_of_each_column_has_the_labels_of_the_groups(topics):
+    shares = np.random.default_rng(0).dirichlet(np.ones(topics), 40)
+    figure = trends_figure(trends_of(shares[None], np.repeat([2001, 2002], 20)))
+    figure.draw_without_rendering()
+    labelled = [
+        [label.get_text() for label in panel.get_xticklabels() if label.get_visible()]
+        for panel in figure.axes[:topics]
+    ]
+    # Of ten panels in three columns the last is alone in its row.
+    assert labelled == [[]] * (topics - min(topics, 3)) + [["2001", "2002"]] * min(topics, 3)

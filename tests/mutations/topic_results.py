@@ -13,6 +13,13 @@ MUTATIONS = [
         ("lda_trends::intervals_of_sampled_documents_contain_the_mean_of_all",),
     ),
     Mutation(
+        "models/topics/differences.py",
+        "np.sort(largest[1:].max(1))",
+        "np.sort(largest[1:].mean(1))",
+        "topics that differ by chance alone are said to differ clearly",
+        ("lda_trends::random_groups_seldom_have_a_topic_that_differs_clearly",),
+    ),
+    Mutation(
         "models/topics/trends.py",
         "values = shares[:, :1] if not self.sampling else shares[:, 1:]",
         "values = shares[:, :1]",

@@ -1,5 +1,6 @@
 """The command `fokker lda`. Large modules are imported when a command runs."""
 
+import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,12 @@ class DefaultToRun(Group):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert `run` if no command is named."""
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            if args and not os.path.exists(args[0]):
+                near = difflib.get_close_matches(args[0], self.commands, n=1)
+                if near:
+                    raise ValueError(
+                        f"there is no command and no corpus {args[0]!r}: did you mean fokker lda {near[0]}?"
+                    )
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
@@ -103,7 +110,7 @@ def run(
         option(
             "Words to leave out: a language (english, german, french, …), a file with one word per line, or "
             "none.",
-            "auto: those of the language of the text",
+            "auto, those of the language of the text",
         ),
     ] = None,
     min_df: Annotated[

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 # `infer` prints at most this many topics per document, of at least this share, with this many words.
 _MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
+_KEY = (
+    "The key of the text in a JSON object, or its column in a table: its name, or in a CSV file without a "
+    "header its number, from 1."
+)
 # The mixtures of all documents of a run, in their order.
 _ALL_MIXTURES = "all-mixtures.csv.gz"
 
@@ -36,9 +40,7 @@ def infer(
     ] = None,
     out: Annotated[Path | None, option("Write all proportions to this file: .csv, .csv.gz or .npz.")] = None,
     format: Annotated[str | None, option("The format of the text.", "detected")] = None,
-    key: Annotated[
-        str | None, option("The key of the text in a JSON object, or its column in a table.", "text")
-    ] = None,
+    key: Annotated[str | None, option(_KEY, "text")] = None,
     seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
 ) -> None:
@@ -58,6 +60,7 @@ def infer(
     loaded = Model.load(model)
     topics = _in_words(loaded)
     names: list[str] = []
+    lengths: list[np.ndarray] = []
     shares: list[np.ndarray] = []
     for source in text or [""]:
         corpus = (
@@ -69,9 +72,10 @@ def infer(
         with Progress("inferring mixtures", corpus.size, unit="documents", enabled=bool(out)) as progress:
             for documents, mixtures in loaded.infer(corpus, seed=seed):
                 if out is None:
-                    _print_topics(topics, documents.names, mixtures)
+                    _print_topics(topics, documents.names, documents.lengths, mixtures)
                     continue
                 names += documents.names
+                lengths.append(documents.lengths)
                 shares.append(mixtures)
                 progress.update(len(names))
         if summary := corpus.tally.sentence():
@@ -79,7 +83,7 @@ def infer(
     if out is not None:
         _write_proportions(out, loaded.settings.topic_names, names, shares)
         if text:
-            _print_topics(topics, names, chain.from_iterable(shares))
+            _print_topics(topics, names, chain.from_iterable(lengths), chain.from_iterable(shares))
     repeat_problems(_folder_of_run(model))
     if out is not None:
         show(f"wrote {out}")
@@ -122,12 +126,17 @@ def _in_words(model: "Model") -> list[str]:
     ]
 
 
-def _print_topics(topics: Sequence[str], names: Sequence[str], mixtures: "Iterable[np.ndarray]") -> None:
-    """Print the largest topics of each document; `topics`: each in words."""
+def _print_topics(
+    topics: Sequence[str],
+    names: Sequence[str],
+    lengths: "Iterable[np.integer]",
+    mixtures: "Iterable[np.ndarray]",
+) -> None:
+    """Print the largest topics of each document, with its number of known words; `topics`: each in words."""
     from fokker._core.digits import percent  # with NumPy, which the command line starts without
 
-    for name, proportions in zip(names, mixtures, strict=True):
-        show(name)
+    for name, length, proportions in zip(names, lengths, mixtures, strict=True):
+        show(f"{name} ({length:,} known word{'' if length == 1 else 's'})")
         largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
         for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
             show(f"  {percent(proportions[k], 1):>7}  {topics[k]}")

@@ -11,7 +11,8 @@ from fokker.models.declared import Declared
 
 def option(help: str, default: object = None, **more: Any) -> Any:
     """An option that is None unless given, which --resume needs to know. The help shows the default."""
-    return typer.Option(help=help, show_default=False if default is None else str(default), **more)
+    shown = "" if default is None else f" Default: {default}."
+    return typer.Option(help=f"{help}{shown}", show_default=False, **more)
 
 
 Command = Callable[..., Any]

@@ -86,7 +86,7 @@ def resumed(folder: Path, changes: dict[str, Any], passes: Any, mixtures: bool, 
 
 
 def _message(run: "Run") -> str:
-    settings = run.settings
+    settings, words = run.settings, len(run.corpus.vocabulary)
     size = "" if run.plan.length is None else f"{number_of_documents(run.plan.length)}, "
     total = "growing with the documents read" if run.plan.length is None else f"{run.total():,.0f}"
     total = total if settings.total is None else str(settings.total)
@@ -109,7 +109,7 @@ def _message(run: "Run") -> str:
         f"first topics from {number_of_documents(num_documents)}" if num_documents else "random first topics"
     )
     return (
-        f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words{without}; "
+        f"{run.corpus.source.label}: {size}{words:,} word{'' if words == 1 else 's'}{without}; "
         f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, {passes}, "
         f"|S| {total}, {number_of_documents(run.reading.held_out or 0)} held out; {first_topics}; "
         f"writing to {run.folder}"
@@ -168,12 +168,14 @@ def resume_command(run: "Run") -> str:
 
 def _end(run: "Run", progress: "RunProgress") -> "tuple[Findings, list[str]]":
     """Compute and write the results."""
-    from fokker.cli.lda_wording import COMMAND
+    from fokker.cli.lda_wording import COMMAND, interrupted
     from fokker.models.topics.results import analyse
     from fokker.run.interruption import Interruption
 
     with Interruption() as progress.interruption:
-        model, findings = analyse(run, COMMAND, progress.show)
+        # A run that was stopped lacks passes, not settings.
+        wording = interrupted(resume_command(run)) if run.interrupted else COMMAND
+        model, findings = analyse(run, wording, progress.show)
         return findings, _write(run, model, findings, progress)
 
 

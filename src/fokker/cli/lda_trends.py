@@ -64,7 +64,9 @@ def trends(
     per: Annotated[Per, typer.Option(help=_PER)] = Per.words,
     no_sampling: Annotated[bool, typer.Option("--no-sampling", help=_NO_SAMPLING)] = False,
     written: Annotated[bool, typer.Option("--written", help=_WRITTEN)] = False,
-    probability: Annotated[float, typer.Option(help="The probability of the intervals.")] = 0.9,
+    probability: Annotated[
+        float, typer.Option(help="That of the intervals, and of no clear difference by chance.")
+    ] = 0.9,
     out: Annotated[Path | None, option("Folder for trends-COLUMN.csv and .png.", "RUN")] = None,
     seed: Seed = 0,
 ) -> None:
@@ -104,9 +106,11 @@ def _show(result: "Trends") -> None:
         table.add_row(*row)
     console.print(table)
     if result.num_clear is not None:
+        verb = "differs" if result.num_clear == 1 else "differ"
+        of_these = "" if "documents" in result.includes else " of these documents"
         show(
-            f"{result.num_clear} of {len(result.topics)} topics differ clearly between groups: two intervals "
-            "do not overlap. Those that differ most come first."
+            f"{result.num_clear} of {len(result.topics)} topics {verb} clearly between groups{of_these}. "
+            "Those that differ most come first."
         )
     for note in result.notes:
         show(note)

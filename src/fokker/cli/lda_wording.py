@@ -11,3 +11,11 @@ COMMAND = Wording(
     topics="--topics",
     seed_weight="--seed-weight",
 )
+
+
+def interrupted(command: str) -> Wording:
+    """What to do after a run that was stopped before its end, and that this command continues."""
+    return COMMAND._replace(
+        longer=f"Continue the run: {command}",
+        exact=f"The passes that give bounds of the posterior come last. Continue the run: {command}",
+    )

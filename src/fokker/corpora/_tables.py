@@ -39,15 +39,21 @@ class Csv(TableSource):
             header = [name.strip() for name in next(rows, [])]
         column = column_of(self.key, header, str(path))
         name_column = None if header is None else _name_column(header, column, self.named_by, str(path))
+        widest, has_column = 0, False
         for number, row in enumerate(rows, 1):
             if not row:
                 continue
+            widest, has_column = max(widest, len(row)), has_column or len(row) > column
             name = self.name_of(path, number)
             if len(row) <= column:
-                tally.bad_line(f"row {name} of {path.name}: {len(row)} columns, none with the text")
+                tally.bad_line(f"row {name} of {path.name}: {_columns(len(row))}, none with the text")
                 continue
             of_column = row[name_column] if name_column is not None and len(row) > name_column else ""
             yield of_column or ("" if self.named_by else name), (row[column],)
+        if header is None and widest and not has_column:
+            raise ValueError(
+                f"{path} has {_columns(widest)}, numbered from 1, and key={self.key!r} is none of them."
+            )
 
 
 class Parquet(TableSource):
@@ -80,6 +86,10 @@ class Parquet(TableSource):
                 number += 1
                 fallback = "" if self.named_by else self.name_of(path, number)
                 yield str(name) if name not in (None, "") else fallback, (text or "",)
+
+
+def _columns(number: int) -> str:
+    return f"{number} column{'' if number == 1 else 's'}"
 
 
 def column_of(key: str, header: Sequence[str] | None, label: str) -> int:

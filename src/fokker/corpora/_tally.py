@@ -76,7 +76,8 @@ class Tally:
         if not parts:
             return ""
         places = f" ({'; '.join(self.notes)})" if self.notes else ""
-        return f"{self.documents:,} documents read; {', '.join(parts)}{places}."
+        noun = "document" if self.documents == 1 else "documents"
+        return f"{self.documents:,} {noun} read; {', '.join(parts)}{places}."
 
 
 def decoded(data: bytes, tally: Tally) -> str:

@@ -55,8 +55,14 @@ class _Transformer:
         return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
 
 
-def _validated(estimator: "Estimator", X: ArrayLike, *, reset: bool, accept_sparse: str) -> Any:
-    """X as an array or a sparse matrix, checked; `reset`: remember its columns."""
+def _validated(
+    estimator: "Estimator", X: ArrayLike, *, reset: bool, accept_sparse: str, ensure_all_finite: bool
+) -> Any:
+    """X as an array or a sparse matrix, checked; `reset`: remember its columns.
+
+    The other arguments are for scikit-learn's function of this name; estimators look for values that are not
+    finite themselves.
+    """
     # Of any type that has rows and columns: a sparse matrix is left as it is.
     values: Any = X if hasattr(X, "tocsr") else np.asarray(X)
     if values.ndim != 2:

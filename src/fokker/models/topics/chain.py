@@ -112,8 +112,9 @@ class TopicChain:
         By default it has the prior `alpha` of all words.
         """
         if settings.topics > words:
+            noun = "word" if words == 1 else "words"
             raise ValueError(
-                f"topics={settings.topics} is more than the {words} words of the vocabulary, and topics of "
+                f"topics={settings.topics} is more than the {words} {noun} of the vocabulary, and topics of "
                 "so few words cannot all differ: take fewer topics, or a corpus with more words."
             )
         step = settings.step

@@ -182,7 +182,9 @@ class LDA(_Parameters, LearnedTopics):
                 "CountVectorizer().fit_transform(texts) of scikit-learn makes them, or `fokker lda` reads "
                 "text."
             )
-        return Weights.of(validate_data(self, X, reset=reset, accept_sparse="csr"))
+        # scikit-learn's own check of finite values does not say where they are.
+        checked = validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite=False)
+        return Weights.of(checked)
 
     def _start_training(self) -> None:
         optional(whole(1))("passes", self.passes)

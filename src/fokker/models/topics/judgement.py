@@ -181,7 +181,7 @@ def compare_predictions(
 
 def judge_curve(curve: Sequence[Evaluation], wording: Wording) -> Verdict:
     """Whether the perplexity still falls."""
-    decrease = relative_decrease(curve)
+    decrease, part = relative_decrease(curve), judged_part(curve)
     if np.isnan(decrease):
         times = "once" if len(curve) == 1 else f"{len(curve)} times"
         problem = (
@@ -192,13 +192,14 @@ def judge_curve(curve: Sequence[Evaluation], wording: Wording) -> Verdict:
     if decrease > _NOTE_DECREASE:
         sentence = (
             f"The perplexity is still falling: by {percent(decrease, 1)} from the third to the last quarter "
-            f"of {judged_part(curve)}. {wording.longer}"
+            f"of {part}. {wording.longer}"
         )
         return Verdict.of_problem(sentence) if decrease > _PROBLEM_DECREASE else Verdict(notes=(sentence,))
-    note = (
-        f"From the third to the last quarter of {judged_part(curve)} the perplexity has not fallen by more "
-        "than its noise."
-    )
+    if decrease > 0:
+        amount = percent(decrease, 2)
+        note = f"The perplexity fell by only {amount} from the third to the last quarter of {part}."
+    else:
+        note = f"In the second half of {part} the perplexity did not fall by more than its noise."
     return Verdict(notes=(note,))
 
 

@@ -242,10 +242,11 @@ class LearnedTopics(Transformer, Estimator):
             per: "words", the share of a topic in all words of a group; "documents", the mean of its shares.
             sampling: whether the intervals include the sampling of documents besides the posterior. Without
                 it they are of these documents alone.
-            probability: that of the intervals.
+            probability: that of the intervals, and of no clear difference by chance.
 
         Returns:
-            `Trends` with `groups`, `documents` per group, and `mean`, `low`, `high` (G, K).
+            `Trends` with `groups`, `documents` per group, `mean`, `low`, `high` (G, K), and `num_clear`, how
+                many topics differ clearly between groups.
 
         ```python
         trends = lda.trends(X, years, by="year")

@@ -47,6 +47,10 @@ class Model:
     @staticmethod
     def load(path: Path) -> "Model":
         """Load a file written by `save`, or the one in this folder."""
+        if not path.exists():
+            raise FileNotFoundError(
+                f"there is no file or folder {path}: give the folder of a run of topics, or its {MODEL}."
+            )
         path = path / MODEL if path.is_dir() else path
         header, arrays = read_arrays(path, _KIND, _VERSION)
         with interpreting(path, _KIND):

@@ -28,7 +28,11 @@ class Reading:
 
     corpus: str | None = setting(None)
     format: str | None = setting(None, help="The format of the corpus.", option=str, shown="detected")
-    key: str = setting("text", help="The key of the text in a JSON object, or its column in a table.")
+    key: str = setting(
+        "text",
+        help="The key of the text in a JSON object, or its column in a table: its name, or in a CSV file "
+        "without a header its number, from 1.",
+    )
     pattern: str = setting(
         "unicode",
         help="What a word is: unicode (letters of any alphabet), letters (a to z alone), or a regular "

@@ -165,8 +165,8 @@ def _curve_text(curve: Sequence[Evaluation], perplexity: float | None) -> str:
         )
     if sum(point.documents == last.documents for point in curve) > 1:
         text += (
-            " The vertical stroke at the right end is of the draws made after the last document, which are "
-            "all at its place."
+            " The vertical line at the right end shows draws made after the last document: they all have the "
+            "same number of documents."
         )
     return text
 

@@ -48,7 +48,7 @@ def run_trends(
         sampling: whether the intervals include the sampling of documents, or are of these documents alone.
         written: use the mixtures that the run has written, whose intervals do not include the posterior;
             needed where the documents cannot be read again.
-        probability: that of the intervals.
+        probability: that of the intervals, and of no clear difference by chance.
         seed: of the random numbers.
         show: called with how many documents are done, and of how many.
 

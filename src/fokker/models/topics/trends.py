@@ -9,7 +9,8 @@ group, or the mean of the shares n_dk / n_d of each document. Two things make it
   have random weights (the Bayesian bootstrap of Rubin 1981), and deviations are widened by
   √((n + 1)/(n - 1)) and by the ratio of Student's to Gaussian quantiles, for groups of few documents n.
 
-An interval without the second is one of these documents alone.
+An interval without the second is one of these documents alone. Each is of one topic in one group;
+`fokker.models.topics.differences` says which topics differ clearly, for all topics and groups together.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 from scipy import stats
 
 from fokker._core.keys import checked_seed
+from fokker.models.topics.differences import DocumentSample, beyond_chance, beyond_posterior
 from fokker.models.topics.draws import attainable_probability, credible_bounds, draws_needed
 from fokker.models.topics.files import csv_text
 from fokker.models.topics.groups import Groups
@@ -28,6 +30,14 @@ Per = Literal["words", "documents"]
 _REPLICATES, _REPLICATES_ALONE = 40, 1_000
 # The code of a document that is in no group for another reason than a missing value, -1.
 NO_GROUP = -2
+# What clear differences are, by whether the sampling of documents is included.
+_CLEARLY = {
+    True: "A topic differs clearly if two groups differ by more than any topic does in {} of random "
+    "divisions of these documents into groups of the same sizes. An interval is of one topic in one group: "
+    "some do not overlap by chance alone.",
+    False: "A topic differs clearly if the draws say which of two groups has more of it, with a probability "
+    "of {} for all topics and groups together. That is of these documents: groups made at random differ too.",
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,9 @@ class Trends:
     `topics` (K): the names of the topics, and `words`: the first of each. `documents` (G,): how many there
     are. `mean`, `low`, `high` (G, K): prevalence with its bounds, of `probability` between them; NaN for a
     bound that cannot be known, of a group of one document. `includes`: what the bounds include, of
-    "posterior" and "documents"; with neither they are the prevalence itself. `notes`: the same in words.
+    "posterior" and "documents"; with neither they are the prevalence itself. `differences` (K,): the largest
+    difference of two groups, over the one from which on it is clear; None where none can be. `notes`: the
+    same in words.
     """
 
     by: str
@@ -52,21 +64,19 @@ class Trends:
     high: np.ndarray
     probability: float
     includes: tuple[Literal["posterior", "documents"], ...]
+    differences: np.ndarray | None
     notes: tuple[str, ...]
 
     @property
     def changing(self) -> np.ndarray:
         """The topics (K,), first those whose prevalence differs most between groups.
 
-        Of two groups, the distance between their intervals over the sum of their half widths.
+        Differences are relative to those of chance; where nothing is known of chance, they are in prevalence.
         """
-        centre, half = (self.low + self.high) / 2, (self.high - self.low) / 2
-        is_known = np.isfinite(half).all(1)
-        centre, half = centre[is_known], np.maximum(half[is_known], 1e-9)
-        if len(centre) < 2:
-            return np.argsort(-self.mean.max(0, initial=0), kind="stable")
-        distance = np.abs(centre[:, None] - centre[None]) / (half[:, None] + half[None])
-        return np.argsort(-distance.max((0, 1)), kind="stable")
+        if self.differences is not None:
+            return np.argsort(-self.differences, kind="stable")
+        by_size = np.ptp(self.mean, axis=0) if len(self.groups) > 1 else self.mean[0]
+        return np.argsort(-by_size, kind="stable")
 
     @property
     def has_interval(self) -> np.ndarray:
@@ -75,12 +85,15 @@ class Trends:
 
     @property
     def num_clear(self) -> int | None:
-        """The number of topics with two groups whose intervals do not overlap.
+        """The number of topics that differ clearly between two groups or more.
+
+        Clearly is for all topics and pairs of groups together. If groups are random, a run has such a topic
+        with a probability of at most 1 - `probability` of the arguments. Without the sampling of documents
+        this is about the groups of these documents, which differ even if they are random.
 
         None where fewer than two groups have an interval that includes something: that says nothing then.
         """
-        low, high = self.low[self.has_interval], self.high[self.has_interval]
-        return int(np.sum(low.max(0) > high.min(0))) if len(low) > 1 else None
+        return None if self.differences is None else int(np.sum(self.differences > 1))
 
     def csv(self) -> str:
         """One row per group and topic."""
@@ -113,7 +126,7 @@ class TrendSums:
         draws: the number of draws of the topics.
         per: "words", the share of a topic in all words of a group; "documents", the mean of its shares.
         sampling: whether the bounds include the sampling of documents.
-        probability: that of the bounds.
+        probability: that of the bounds, and of no clear difference by chance.
         seed: of the random weights.
     """
 
@@ -141,9 +154,16 @@ class TrendSums:
         self._counts, self._sizes = np.zeros((*shape, topics), np.float32), np.zeros(shape)
         self._documents = np.zeros(len(groups.labels), np.int64)
         self._num_missing = 0
+        # Documents with the mean of their counts over the draws, and those that some draws are missing of.
+        self._sample = DocumentSample()
+        self._unfinished: np.ndarray | float = 0.0
+        self._seed = seed
 
     def add(self, draw: int, codes: np.ndarray, counts: np.ndarray) -> None:
-        """Add documents with n_dk (D, K) under one draw of the topics, given their groups (D,)."""
+        """Add documents with n_dk (D, K) under one draw of the topics, given their groups (D,).
+
+        All draws of some documents come before those of the next, in order.
+        """
         lengths = counts.sum(1, dtype=np.float64)
         is_used = (codes >= 0) & (lengths > 0)
         all_codes = codes
@@ -153,6 +173,11 @@ class TrendSums:
             self._documents += np.bincount(codes, minlength=len(self._documents))
         if self.per == "documents":
             counts, lengths = counts / lengths[:, None], np.ones(len(lengths))
+        self._unfinished = self._unfinished + counts / len(self._generators)
+        if draw == len(self._generators) - 1:
+            if self.sampling:
+                self._sample.add(codes, self._unfinished, lengths)
+            self._unfinished = 0.0
         weights = np.ones((1 + self._replicates, len(codes)))
         weights[1:] = self._generators[draw].standard_exponential((self._replicates, len(codes)))
         for g in np.unique(codes):
@@ -188,8 +213,20 @@ class TrendSums:
             np.maximum(high, mean),
             probability,
             self._includes,
+            self._differences(plain, n, has_documents),
             self._notes(n, probability),
         )
+
+    def _differences(self, plain: np.ndarray, n: np.ndarray, has_documents: np.ndarray) -> np.ndarray | None:
+        """`Trends.differences`, of shares (draws, G, K) in groups that have documents."""
+        is_compared = n > 1 if self.sampling else np.full(len(n), len(plain) > 1)
+        if is_compared.sum() < 2:
+            return None
+        if not self.sampling:
+            return beyond_posterior(plain, self.probability)
+        shares = np.full((len(has_documents), plain.shape[2]), np.nan)
+        shares[has_documents] = np.where(is_compared[:, None], plain.mean(0), np.nan)
+        return beyond_chance(shares, self._documents, self._sample, self.probability, self._seed)
 
     @property
     def _includes(self) -> tuple[Literal["posterior", "documents"], ...]:
@@ -212,6 +249,8 @@ class TrendSums:
             else " Whether topics differ clearly between groups cannot be said: there are no intervals, "
             "without the posterior of the topics and the sampling of documents."
         )
+        if parts:
+            notes.append(_CLEARLY[self.sampling].format(f"{100 * self.probability:.3g} %"))
         if self.sampling and (few := int(np.sum(n < 2))):
             notes.append(f"{few} of the groups have one document, of which no interval can be known.")
         if missing := self._num_missing:

@@ -25,7 +25,7 @@ def trends_figure(trends: Trends, topics: int = _MAX_PLOTTED) -> Figure:
     panels = figure.subplots(rows, min(_COLUMNS, len(chosen)), squeeze=False, sharex=True).ravel()
     x = np.arange(len(trends.groups))
     ticks = np.unique(np.linspace(0, len(x) - 1, min(_MAX_TICKS, len(x))).round().astype(int))
-    for panel, k in zip(panels, chosen, strict=False):
+    for place, (panel, k) in enumerate(zip(panels, chosen, strict=False)):
         mean, low, high = (100 * values[:, k] for values in (trends.mean, trends.low, trends.high))
         if trends.is_ordered:
             panel.fill_between(x, low, high, color=RIGHT, alpha=0.25, linewidth=0)
@@ -37,6 +37,8 @@ def trends_figure(trends: Trends, topics: int = _MAX_PLOTTED) -> Figure:
         panel.set_xlim(-0.4, len(x) - 0.6)
         panel.set_xticks(ticks, [trends.groups[i] for i in ticks])
         panel.tick_params(axis="x", rotation=0 if sum(len(trends.groups[i]) for i in ticks) < 40 else 30)
+        # The lowest panel of each column has the labels; the last row may not have all columns.
+        panel.tick_params(axis="x", labelbottom=place + _COLUMNS >= len(chosen))
         title = trends.label(int(k))
         tidy(panel, title if len(title) <= _CHARACTERS else f"{title[: _CHARACTERS - 1]}…", "", "%")
         panel.tick_params(labelsize=7)
@@ -44,8 +46,13 @@ def trends_figure(trends: Trends, topics: int = _MAX_PLOTTED) -> Figure:
     for panel in panels[len(chosen) :]:
         panel.set_axis_off()
     intervals = f", {percent(trends.probability)} intervals" if trends.includes else ""
+    clear = ""
+    if trends.num_clear is not None:
+        of_these = "" if "documents" in trends.includes else " in these documents"
+        verb = "differs" if trends.num_clear == 1 else "differ"
+        clear = f"; {trends.num_clear} of {len(trends.topics)} {verb} clearly{of_these}"
     figure.suptitle(
-        f"Prevalence of topics by {trends.by}{intervals}",
+        f"Prevalence of topics by {trends.by}{intervals}: those that differ most come first{clear}",
         fontsize=10,
         x=0.01,
         ha="left",

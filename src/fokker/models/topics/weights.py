@@ -28,9 +28,16 @@ class Weights(NamedTuple):
         matrix = sparse.csr_matrix(X)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
+        if matrix.dtype.kind == "f" and not np.isfinite(matrix.data).all():
+            first = int(np.argmin(np.isfinite(matrix.data)))
+            value = "NaN" if np.isnan(matrix.data[first]) else "inf"
+            raise ValueError(
+                f"X has a value that is not finite, {value}, first in row {_row(matrix, first)}, column "
+                f"{matrix.indices[first]} (both from 0): remove or replace it."
+            )
         if np.any(matrix.data < 0):
             first = int(np.argmax(matrix.data < 0))
-            row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1
+            row = _row(matrix, first)
             raise ValueError(
                 f"Negative values in data passed to LDA: row {row} (from 0) has {matrix.data[first]}; X has "
                 "counts of words."
@@ -66,3 +73,8 @@ class Weights(NamedTuple):
             for i, j in bounds
         )
         return np.frombuffer(b"".join(hashes), "<u8").astype(np.uint64)
+
+
+def _row(matrix: sparse.csr_matrix, entry: int) -> int:
+    """The row of a stored entry."""
+    return int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
