@@ -198,6 +198,15 @@ def test_a_smaller_step_is_advised_to_those_without_a_trace_too():
         assert "half as large; in" in repeated_with_half(SimpleNamespace(settings=settings))
 
 
+def test_no_step_size_of_a_sampler_chosen_by_itself_is_advised():
+    """It is one for the mass matrix, the start and the gradient that were chosen with it."""
+    chosen = SimpleNamespace(settings={"step_size": 0.05, "chosen": "sgnht with control variates, since …"})
+    assert repeated_with_half(chosen) == (
+        "in Python, trace.step_halving() of the trace that fk.sample returned compares with a run whose step "
+        "size is half as large"
+    )
+
+
 def test_halving_the_step_does_not_call_other_biases_absent():
     unit = {"init": jnp.zeros(1), "steps": 40, "chains": 4, "progress": False}
     text = str(fk.sample(UNIT, samplers.sgld(0.1), **unit).step_halving())

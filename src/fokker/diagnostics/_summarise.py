@@ -106,7 +106,7 @@ def _of_scalars(
 def _arrival_or_tails(
     trace: "Trace", judged: Quantities, tail: np.ndarray, exponents: np.ndarray | None = None
 ) -> list[Finding]:
-    """Whether first draws are of the way to the target; else whether tails are heavy, as those look."""
+    """Whether first draws were made on the way to the target; else whether tails are heavy, as those look."""
     thin = int(trace.settings.get("thin", 1))
     arrival = arrival_findings(list(judged.names), judged.values, thin)
     return arrival or tail_findings(judged.names, *heavy_tails(judged.values, tail, exponents))
@@ -318,7 +318,7 @@ def _biases(
             Finding(
                 Grade.CARE,
                 f"no bias of the draws was looked for, and this sampler is not exact: {reason}. "
-                f"For the part that depends on the step {repeated_with_half(trace)}",
+                f"For the part that depends on the step: {repeated_with_half(trace)}",
             )
         )
     return findings, notes
