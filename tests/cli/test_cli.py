@@ -455,7 +455,6 @@ OPTIONS = {
         *(
             (message, message)
             for message in (
-                "give init=lambda key: …",
                 "give data=lambda: batches; for columns",
                 "(init=target.init)",
                 "init=jnp.zeros(3) or init=zeros(3)",
@@ -466,6 +465,18 @@ OPTIONS = {
         ),
         # Calls of Python, other arguments and other words stay.
         ("as in fk.sample(f(x), batch_size=100)", "as in fk.sample(f(x), batch_size=100)"),
+        # A function is one of the model's file.
+        ("as in init=lambda key: normal(key, shape).", "as in def init(key): return normal(key, shape)."),
+        ("init=lambda key: …", "def init(key): return …"),
+        # Names that are no words are those of options, except in paths, calls and names that are longer.
+        ("Leave batch_size out, or more step_size.", "Leave --batch-size out, or more --step-size."),
+        *(
+            (message, message)
+            for message in (
+                "leave my_step_size, step_size_of, trace.step_size, a/step_size, step_size(3), 'step_size'",
+                "give chains, data and the state",
+            )
+        ),
         ("rhat=1.2, my_columns=3, --batch-size=3", "rhat=1.2, my_columns=3, --batch-size=3"),
     ],
 )

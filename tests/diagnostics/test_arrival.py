@@ -49,8 +49,8 @@ def test_chains_that_have_not_settled_give_no_numbers():
     (finding,) = findings(x)
     assert finding.grade is Grade.CARE
     assert finding.text == (
-        "the first draws were made on the way to the target, and the chains have not settled since: give more "
-        "burn_in, or starts that are nearer"
+        "the first draws were made on the way to the target, and the chains have not settled since: give "
+        "more burn_in, or starts that are nearer"
     )
 
 

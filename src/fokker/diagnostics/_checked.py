@@ -42,8 +42,8 @@ def checked_text(
 def repeated_with_half(trace: "Trace") -> str:
     """How the bias of the step is seen, for those who have a trace and for those who have not."""
     by_python = "in Python, trace.step_halving() of the trace that fk.sample returned"
-    # Half of a step that was found for the sampler chosen here means nothing to a sampler that is named: it has
-    # another mass matrix, start and gradient.
+    # Half of a step that was found for the sampler chosen here means nothing to a sampler that is named: it
+    # has another mass matrix, start and gradient.
     if trace.settings.get("chosen"):
         return f"{by_python} compares with a run whose step size is half as large"
     size: Any = trace.settings.get("step_size")

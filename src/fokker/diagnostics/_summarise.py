@@ -355,13 +355,24 @@ def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
             f"coordinates with walls: {int(spread.walled.sum()):,}. Each was compared with the target by one "
             "equation, of its distance from the wall, and not by its mean and its variance"
         )
-    for what, judged in (
-        () if spread is None else (("variance", spread.judged), ("mean", spread.shift.judged))
-    ):
+    shift = None if spread is None else spread.shift
+    for what, by in (("variance", spread), ("mean", shift)):
+        if by is None:
+            continue
+        names, judged = by.names, by.judged
         if not judged.all():
             notes.append(
-                f"the {what} of {int((~judged).sum()):,} of {judged.size:,} directions could not be compared "
-                "with the target's: there are too few effective draws, or the tails are too heavy for a "
-                "standard error"
+                f"the {what} of {int((~judged).sum()):,} of {_directions(trace, names)} could not be "
+                "compared with the target's: there are too few effective draws, or the tails are too heavy "
+                "for a standard error"
             )
     return notes
+
+
+def _directions(trace: "Trace", names: Sequence[str]) -> str:
+    """How many directions were compared, and what they are, where they are not random ones."""
+    text, size = f"{len(names):,} directions", scalars_per_draw(trace.samples)
+    principal = sum(name.startswith("principal direction ") for name in names)
+    if not principal or size > MOST_SCALARS:
+        return text
+    return f"{text} ({len(names) - principal:,} parameters and {principal:,} principal directions)"
