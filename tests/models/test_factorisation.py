@@ -32,7 +32,7 @@ from fokker.models.factorisation.hyperparameters import (
 )
 from fokker.models.factorisation.minibatches import MinibatchPass, log_likelihood
 from fokker.models.factorisation.predict import draw_new_users, summarise
-from fokker.models.factorisation.report import shown_recommendations
+from fokker.models.factorisation.report import map_figure, shown_recommendations
 from fokker.models.factorisation.stored import ratings_state, restored_ratings
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
 
@@ -406,6 +406,9 @@ def test_a_user_without_ratings_has_the_prior(fitted):
 
 def test_the_report_is_written(fitted, tmp_path):
     model, train, test, _ = fitted
+    model = copy.copy(model)
+    titles = np.array([f"The long title of the item {name}" for name in train.item_names])
+    model.ratings_ = dataclasses.replace(train, titles=titles)
     path = model.report(tmp_path / "report.html", test=test, user=train.user_names[0])
     text = path.read_text()
     for part in (
@@ -413,8 +416,11 @@ def test_the_report_is_written(fitted, tmp_path):
         "coverage of 90 % intervals",
         "Recommended to user 0",
         "The items rated most often",
+        "Intervals with fewer than ",
     ):
         assert part in text
+    (marks,) = map_figure(model).marks
+    assert set(marks.text) == {"The long title of the item…"}
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The command `fokker ratings`."""
 
 import dataclasses
+from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from fokker.datasets.ratings import Ratings, Repeated
+    from fokker.models.factorisation.estimator import Factorisation
 
 _MODEL, _REPORT = "model.npz", "report.html"
 _OVERWRITE = "Replace an existing model in the folder."
@@ -51,7 +53,7 @@ def ratings(
     from fokker.datasets.ratings import locate, read_ratings
     from fokker.diagnostics import Grade
     from fokker.models.factorisation.estimator import Factorisation
-    from fokker.models.factorisation.report import coverage, shown_recommendations, verdict_of
+    from fokker.models.factorisation.report import coverage, verdict_of
 
     checked_seed(seed)
     locate(source)
@@ -82,20 +84,26 @@ def ratings(
     show(f"RMSE {model.score(held_out):.4f}; 90 % intervals cover {covered}")
     verdict = verdict_of(model, held_out)
     show(str(verdict))
-    best = [] if user is None else shown_recommendations(model, chosen_user)
-    if user is not None and not best:
-        show(f"Nothing to recommend to user {user}, who has rated all items.")
-    elif user is not None:
-        low, high = model.ratings_.range
-        show(
-            f"Recommendations for user {user}, with 90 % intervals of the expected rating, within the range "
-            f"of the ratings, {low:g} to {high:g}:"
-        )
-    for r in best:
-        show(f"  {r.mean:.2f} ({r.interval[0]:.2f} to {r.interval[1]:.2f})  {r.item}  {r.title}".rstrip())
+    if user is not None:
+        _show_recommendations(model, chosen_user)
     show(f"wrote {out / _MODEL} and {out / _REPORT}")
     if verdict.grade is Grade.BAD:
         raise typer.Exit(1)
+
+
+def _show_recommendations(model: "Factorisation", user: Hashable) -> None:
+    from fokker.models.factorisation.report import shown_recommendations
+
+    best, (low, high) = shown_recommendations(model, user), model.ratings_.range
+    if not best:
+        show(f"Nothing to recommend to user {user}, who has rated all items.")
+        return
+    show(
+        f"Recommendations for user {user}, with 90 % intervals of the expected rating, within the range of "
+        f"the ratings, {low:g} to {high:g}:"
+    )
+    for r in best:
+        show(f"  {r.mean:.2f} ({r.interval[0]:.2f} to {r.interval[1]:.2f})  {r.item}  {r.title}".rstrip())
 
 
 def _check_exists(flag: str, path: Path | None) -> None:
