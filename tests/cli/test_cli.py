@@ -176,7 +176,7 @@ def test_files_are_complete_though_the_output_is_closed(
     monkeypatch.setattr(fk, "complete", lambda *given, **settings: completion)
     fokker("complete", f"{samplers}:right", "--out", tmp_path)
     assert (tmp_path / "completion.txt").exists()
-    summary = SimpleNamespace(text=str, grade="A", trusted=True, warnings=[])
+    summary = Summary([], *[np.zeros(0)] * 6, findings=[])
     trace = SimpleNamespace(
         summary=lambda quantiles: summary,
         report=lambda path, **settings: path.write_text("report"),

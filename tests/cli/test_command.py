@@ -98,7 +98,7 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
         "sample", "model.py", "--data", "table.csv", *RUN, "--quantiles", "0.1,0.9", report=True
     )
     assert code in (0, 1), err
-    for text in ("10 %", "90 %", "step size: 0.01", "model.py:log_likelihood by sgld", "b[Paris]"):
+    for text in ("10 %", "90 %", "step size: 0.01", "model.py by sgld", "b[Paris]"):
         assert text in out + (tmp_path / "fokker-sample" / "report.html").read_text(encoding="utf-8")
     trace = fk.open("fokker-sample")
     assert trace.flat().names == ["a", *(f"b[{city}]" for city in CITIES)]
@@ -804,7 +804,7 @@ def test_values_that_can_be_no_numbers_have_no_codes(tmp_path):
         read_table([str(path)])["l"]
     with pytest.raises(ValueError, match=r"categories=\['l'\]: its values are lists or tables"):
         read_table([str(path)], categories={"l": None})
-    with pytest.raises(ValueError, match=r"which columns=\['y'\] names, or .*Their columns are x, l"):
+    with pytest.raises(ValueError, match=r"columns=\['y'\]: the data .*Their columns are x, l"):
         read_table([str(path)], columns=["x", "y"])
 
 

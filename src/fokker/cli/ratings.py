@@ -99,8 +99,8 @@ def _show_recommendations(model: "Factorisation", user: Hashable) -> None:
         show(f"Nothing to recommend to user {user}, who has rated all items.")
         return
     show(
-        f"Recommendations for user {user}, with 90 % intervals of the expected rating, within the range of "
-        f"the ratings, {low:g} to {high:g}:"
+        f"Recommendations for user {user}, the best first, with 90 % intervals of the expected rating, cut "
+        f"off at the range of the ratings, {low:g} to {high:g}:"
     )
     for r in best:
         show(f"  {r.mean:.2f} ({r.interval[0]:.2f} to {r.interval[1]:.2f})  {r.item}  {r.title}".rstrip())
