@@ -354,7 +354,9 @@ BAD = {
         r"temperature must be one number.*\(2,\)",
     ),
     "negative step": (lambda: start(step_size=-0.1), ValueError, "step size must be a positive number; -0.1"),
-    "step of zero": (lambda: start(step_size=0.0), ValueError, "step size must be a positive number; 0.0"),
+    "step of zero": (lambda: start(step_size=0.0), ValueError, "step size must be a positive number; 0 was"),
+    # Without the digits of single precision.
+    "step below zero": (lambda: start(step_size=-0.1), ValueError, "positive number; -0\\.1 was given"),
     "NaN step": (lambda: start(step_size=jnp.nan), ValueError, "step size must be a positive number; nan"),
     "unknown gamma": (
         lambda: start(sampler_settings={"gamma": "none"}),

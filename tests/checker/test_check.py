@@ -529,6 +529,10 @@ def test_points_may_be_given():
     assert report.number_of_points == 9
     assert any("taken as single numbers" in note for note in report.notes)
     assert "these dynamics, tested at the points given." in str(report)
+    assert "and |D - Dᵀ| 0, both relative to the size of D" in str(report)
+    nearly = dataclasses.replace(report, dimension=1, modes=[{"theta": jnp.array([-3.8e-47, 2.0])}])
+    assert re.search(r"  points     \d+ in 1 dimension, ", str(nearly))
+    assert "  mode       theta = [0., 2.]" in str(nearly)
 
 
 @pytest.mark.parametrize("number", [1, 5])

@@ -1,5 +1,6 @@
 """The command line: what it prints, what it writes, how it exits."""
 
+import functools
 import io
 import json
 import re
@@ -17,10 +18,11 @@ from rich.console import Console
 import fokker as fk
 from fokker import cli
 from fokker.cli import check, console, lda
-from fokker.cli.execution import write_report_of
+from fokker.cli.execution import _in_words, write_report_of
 from fokker.cli.flags import CommandError, Flag, flags_of, in_flags, translated, with_flags
 from fokker.cli.sample import sample
 from fokker.cli.stored import REPORT, VERDICT
+from fokker.diagnostics import Finding, Grade, Summary
 from fokker.rows.table import ColumnError
 
 SAMPLERS = """
@@ -174,7 +176,7 @@ def test_files_are_complete_though_the_output_is_closed(
     monkeypatch.setattr(fk, "complete", lambda *given, **settings: completion)
     fokker("complete", f"{samplers}:right", "--out", tmp_path)
     assert (tmp_path / "completion.txt").exists()
-    summary = SimpleNamespace(text=str, grade="A", trusted=True, warnings=[])
+    summary = Summary([], *[np.zeros(0)] * 6, findings=[])
     trace = SimpleNamespace(
         summary=lambda quantiles: summary,
         report=lambda path, **settings: path.write_text("report"),
@@ -335,6 +337,30 @@ def test_table_and_figure_of_the_demo_have_the_same_signs():
     assert [row[-1] for row in estimates.rows()] == ["-1.0 sd", "+2.0 sd"]
 
 
+def test_tables_of_the_demo_keep_their_numbers_in_one_line_of_a_narrow_terminal(capsys):
+    from fokker.demo import _console, logistic
+
+    row = ["theta[19]", "-0.1779", "-0.1779 ± 0.0029", "-0.1779 ± 0.0029", "-10.1 sd"]
+    _console.print_table(Console(width=80), "Posterior", logistic._COLUMNS, [row])
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "theta" in line)
+    assert [cell.strip() for cell in line.strip("│").split("│")] == row
+
+
+@pytest.mark.slow
+def test_demo_of_a_network_prints_the_grade_of_its_report(fokker, tmp_path, monkeypatch):
+    from fokker.demo import network
+
+    quick = functools.partial(network.Network, passes=4, burn_in_passes=2, progress=False)
+    monkeypatch.setattr(network, "Network", lambda *a, **k: quick(*a, **{**k, "draws": 8}))
+    for name, value in {"MOONS": 60, "GLYPHS": 120, "HELD_OUT": 60}.items():
+        monkeypatch.setattr(network, name, value)
+    code, out, err = fokker("demo", "network", "--out", tmp_path)
+    assert code == 0, err
+    page = (tmp_path / "report.html").read_text()
+    grade = "Use with care" if "Use with care" in page else "No problems found"
+    assert re.search(rf"^{grade}[:.]$", out, re.M)
+
+
 @pytest.mark.slow
 def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     """The main job on fewer rows and steps: table, verdict and report."""
@@ -455,7 +481,6 @@ OPTIONS = {
         *(
             (message, message)
             for message in (
-                "give init=lambda key: …",
                 "give data=lambda: batches; for columns",
                 "(init=target.init)",
                 "init=jnp.zeros(3) or init=zeros(3)",
@@ -466,6 +491,18 @@ OPTIONS = {
         ),
         # Calls of Python, other arguments and other words stay.
         ("as in fk.sample(f(x), batch_size=100)", "as in fk.sample(f(x), batch_size=100)"),
+        # A function is one of the model's file.
+        ("as in init=lambda key: normal(key, shape).", "as in def init(key): return normal(key, shape)."),
+        ("init=lambda key: …", "def init(key): return …"),
+        # Names that are no words are those of options, except in paths, calls and names that are longer.
+        ("Leave batch_size out, or more step_size.", "Leave --batch-size out, or more --step-size."),
+        *(
+            (message, message)
+            for message in (
+                "leave my_step_size, step_size_of, trace.step_size, a/step_size, step_size(3), 'step_size'",
+                "give chains, data and the state",
+            )
+        ),
         ("rhat=1.2, my_columns=3, --batch-size=3", "rhat=1.2, my_columns=3, --batch-size=3"),
     ],
 )
@@ -517,6 +554,19 @@ def test_a_command_names_its_own_options_and_what_they_offer():
         "overwrite": Flag("--replace", "X", (bool,)),
     }
     assert flags_of(sample)["step_size"].types == (float, NoneType)
+
+
+def test_findings_and_notes_of_a_run_are_in_the_words_of_the_command():
+    def command(burn_in: Annotated[int, typer.Option()]):
+        none = np.zeros(0)
+        findings = [Finding(Grade.CARE, f"give burn_in={burn_in}")]
+        notes, checked = ["the first draws: give more burn_in"], "by burn_in=3"
+        return _in_words(Summary([], *[none] * 6, findings=findings, notes=notes, checked=checked))
+
+    summary = with_flags(command)(40)
+    assert summary.warnings == ["give --burn-in 40"]
+    assert summary.notes == ["the first draws: give more --burn-in"]
+    assert summary.checked == "by --burn-in 3"
 
 
 def test_every_command_is_translated():

@@ -98,7 +98,7 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
         "sample", "model.py", "--data", "table.csv", *RUN, "--quantiles", "0.1,0.9", report=True
     )
     assert code in (0, 1), err
-    for text in ("10 %", "90 %", "step size: 0.01", "model.py:log_likelihood by sgld", "b[Paris]"):
+    for text in ("10 %", "90 %", "step size: 0.01", "model.py by sgld", "b[Paris]"):
         assert text in out + (tmp_path / "fokker-sample" / "report.html").read_text(encoding="utf-8")
     trace = fk.open("fokker-sample")
     assert trace.flat().names == ["a", *(f"b[{city}]" for city in CITIES)]
@@ -412,9 +412,30 @@ def test_a_run_that_is_done_says_so_and_errors_are_in_the_words_of_the_command(f
     (caution,) = fk.open("run").cautions
     assert "resume the run with its model" in caution
     assert "fk." not in caution
+    (Path("run") / "report.html").write_text("")
+    (caution,) = fk.open("run").cautions
+    assert "report.html has the full verdict; a finished run need not be resumed for it" in caution
     new = pandas.DataFrame({"city": ["Rome"], "x": [0.5]})
     new.to_csv("new.csv", index=False)
     assert "predictions by predict() in " in fokker("predict", "run", "--data", "new.csv")[1]
+
+
+def test_the_title_of_a_report_names_the_file_and_how_the_sampler_was_chosen(fokker, monkeypatch):
+    titles = []
+    monkeypatch.setattr(call, "run_and_report", lambda out, run, title, quantiles: titles.append(title) or 0)
+    command = ["sample", "model.py", "--data", "table.csv", "--categories", "city", "--steps", 4, "--out"]
+    assert fokker(*command, "a")[0] == 0
+    assert fokker(*command, "b", "--sampler", "sgld", "--step-size", 0.1)[0] == 0
+    assert titles == ["model.py, sampler chosen automatically", "model.py by sgld"]
+
+
+def test_the_full_verdict_of_a_finished_run_comes_before_that_of_its_draws(fokker):
+    command = ["sample", "model.py", "--data", "table.csv", *RUN[:-1], 20]
+    assert fokker(*command, "--out", "run", report=True)[0] == 1
+    out = " ".join(fokker("report", "run", report=True)[1].split())
+    first = "run/report.html has the full verdict, by the model, which counts: the verdict on this run is"
+    assert out.startswith(first)
+    assert "report.html has the full verdict; a finished run need not be resumed for it" in out
 
 
 def test_paragraphs_of_the_help_are_wrapped_once_and_arguments_have_no_braces():
@@ -672,7 +693,7 @@ def test_every_format_gives_the_same_columns(tmp_path, monkeypatch):
     np.testing.assert_array_equal(text["flag"], y == 1)
     with pytest.raises(ValueError, match="'u' is in more than one file"):
         read_table([str(tmp_path / "frame.tsv.gz")] * 2)
-    with pytest.raises(ValueError, match=r"the data have no column 'w', which columns=\['w'\] names"):
+    with pytest.raises(ValueError, match=r"columns=\['w'\]: the data have no such column"):
         read_table([str(tmp_path / "frame.tsv.gz")], columns=["w"])
     shutil.copy(tmp_path / "x.npy", tmp_path / "x.pkl")
     with pytest.raises(ValueError, match="not one of the formats"):
@@ -783,7 +804,7 @@ def test_values_that_can_be_no_numbers_have_no_codes(tmp_path):
         read_table([str(path)])["l"]
     with pytest.raises(ValueError, match=r"categories=\['l'\]: its values are lists or tables"):
         read_table([str(path)], categories={"l": None})
-    with pytest.raises(ValueError, match=r"which columns=\['y'\] names, or .*Their columns are x, l"):
+    with pytest.raises(ValueError, match=r"columns=\['y'\]: the data .*Their columns are x, l"):
         read_table([str(path)], columns=["x", "y"])
 
 
@@ -922,7 +943,7 @@ def test_a_matrix_has_the_columns_of_the_run_in_their_order(tmp_path):
     with pytest.raises(ColumnError, match="no column 'y', which those of the run have"):
         new.matrix()
     assert read_table([str(path)], columns=["a", "extra"]).matrix().tolist() == [[1, 9]]
-    with pytest.raises(ValueError, match=r"which columns=\['c'\] names, or the run or the fit before had"):
+    with pytest.raises(ValueError, match=r"columns=\['c'\]: the data have no such column\. Their columns"):
         read_table([str(path)], columns=["a", "c"])
 
 

@@ -163,6 +163,12 @@ def test_a_vocabulary_given_as_a_list_must_be_one():
         Vocabulary("abc")
 
 
+def test_a_vocabulary_that_cannot_be_learned_names_its_limits_alone():
+    """Whoever typed a command has not called the function that learns it."""
+    with pytest.raises(ValueError, match="change the limits: minimum_documents=…, maximum_documents=…"):
+        Vocabulary.learn([["a"], ["b"]])
+
+
 def test_a_vocabulary_is_learned_from_the_words_of_most_documents():
     documents = [
         ["the", "bread", "eggs", "eggs"],

@@ -141,6 +141,26 @@ def test_the_command_learns_from_ratings_and_features(options, movies):
     assert "no row for item 20 of the ratings" in str(result.exception)
 
 
+def test_what_is_not_there_is_said_before_the_folder_of_results(options, movies):
+    run(*options, "--item-columns", "genres,year")
+    again = ("--item-features", "nothere.csv", "--out", "run")
+    assert str(run("nofile.csv", "--out", "run").exception) == "there is no file or folder nofile.csv."
+    assert str(run("ratings.csv", *again).exception) == "--item-features nothere.csv: there is no such file."
+    assert "has model.npz already" in str(run("ratings.csv", "--out", "run").exception)
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_of_the_library_is_a_line_without_its_place_in_the_source(options):
+    """Here that all ratings are the same, which no recommendation can be learned from."""
+    table = pd.read_csv("ratings.csv").assign(rating=3)
+    table.to_csv("same.csv", index=False)
+    result = run("same.csv", *options[1:5], "--out", "same")
+    assert result.output.startswith("all 19 ratings are 3: they do not say which items a user prefers")
+    assert "there is, in Python, fk.models.Factorisation(confidence=1.0)." in result.output
+    assert "Warning" not in result.output
+    assert ".py:" not in result.output
+
+
 def test_the_command_writes_before_it_prints(options, closed_output):
     assert run(*options, "--item-columns", "genres,year").exit_code == 1
     assert Path("run/model.npz").exists()
@@ -153,7 +173,9 @@ def test_the_command_goes_on_without_what_it_cannot_use(options):
     # A file that nobody named has no identifiers, and titles are no features.
     Path("movies.csv").write_text("film,title,genre\n" + "\n".join(rows))
     result = run(*options[:5], "--out", "plain", "--user", 3)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
+    assert "Do not use:" in result.output
+    assert "Nothing to recommend to user 3, who has rated all items." in result.output
     note = "titles beside the ratings are not used: movies.csv: the header 'film,title,genre' names"
     assert result.output.startswith(note)
     result = run(*options, "--user", 3)

@@ -17,6 +17,7 @@ from fokker import samplers
 from fokker.diagnostics import Grade, spread_of
 from fokker.diagnostics._checked import _power, repeated_with_half
 from fokker.diagnostics._convergence import _distinct
+from fokker.diagnostics._summarise import _notes
 from judged_draws import UNIT, judged, normals
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +77,7 @@ def test_a_power_of_nothing_is_said_in_words():
     x = normals(number=20, d=40)
     text = _power(spread_of(x, x))
     assert all(int(number) <= 100 for number in re.findall(r"(\d+) %", text))
-    assert "twice the target's in a single one" in text
+    assert ". In a single direction even a variance that is twice the target's may go unnoticed." in text
     heavy = spread_of(normals(number=30, d=1), normals(number=30, d=1, seed=1) ** 9)
     assert "%" not in _power(heavy)
 
@@ -107,6 +108,11 @@ def test_a_clean_verdict_counts_the_directions_that_were_not_judged():
     assert "in every one of the 3 directions of 4 that could be judged" in text
     assert "in any one of the 3 directions of 4 that could be judged" in text
     assert "were compared as well (1 of 4 could not be)" in text
+    trace = SimpleNamespace(settings={}, one_start=False, origin=None, samples=x)
+    for note, what in zip(_notes(trace, dataclasses.replace(spread, judged=some)), ["variance"], strict=True):
+        assert note.startswith(
+            f"the {what} of 1 of 4 directions (2 parameters and 2 principal directions) could"
+        )
 
 
 @pytest.mark.slow
@@ -196,6 +202,15 @@ def test_a_smaller_step_is_advised_to_those_without_a_trace_too():
         )
     for settings in ({}, {"step_size": lambda number: 0.1}, {"step_size": jnp.ones(3)}):
         assert "half as large; in" in repeated_with_half(SimpleNamespace(settings=settings))
+
+
+def test_no_step_size_of_a_sampler_chosen_by_itself_is_advised():
+    """It is one for the mass matrix, the start and the gradient that were chosen with it."""
+    chosen = SimpleNamespace(settings={"step_size": 0.05, "chosen": "sgnht with control variates, since …"})
+    assert repeated_with_half(chosen) == (
+        "in Python, trace.step_halving() of the trace that fk.sample returned compares with a run whose step "
+        "size is half as large"
+    )
 
 
 def test_halving_the_step_does_not_call_other_biases_absent():

@@ -41,6 +41,19 @@ def test_a_small_share_of_the_variance_is_no_reason_not_to_use_a_result():
     assert not findings(draws([12.0, 0.0], number=50_000))
 
 
+def test_chains_that_have_not_settled_give_no_numbers():
+    """Their spread is too small a unit: they began 8 of their true deviations away, not 30."""
+    walks = 0.02 * np.cumsum(np.random.default_rng(0).normal(size=(4, 2_000, 1)), axis=1)
+    x = np.repeat(walks + np.array([-1.0, -0.3, 0.3, 1.0])[:, None, None], 2, axis=2)
+    x += 8 * 0.99 ** np.arange(2_000)[:, None]
+    (finding,) = findings(x)
+    assert finding.grade is Grade.CARE
+    assert finding.text == (
+        "the first draws were made on the way to the target, and the chains have not settled since: give "
+        "more burn_in, or starts that are nearer"
+    )
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_heavy_tails_constants_and_chains_that_started_there_are_none(seed):
     rng = np.random.default_rng(seed)
@@ -69,8 +82,8 @@ def test_a_run_from_far_away_says_so_and_not_that_its_tails_are_heavy():
         return " ".join(finding.text for finding in fk.sample(target, sampler, **options).summary().findings)
 
     text = problems(0)
-    assert "the first draws are of the way to the target: theta[" in text
+    assert "the first draws were made on the way to the target: theta[" in text
     assert "tails" not in text
     asked = int(re.search(r"burn_in=(\d+)", text)[1])
     assert 50 < asked < 500
-    assert "of the way" not in problems(asked)
+    assert "on the way" not in problems(asked)

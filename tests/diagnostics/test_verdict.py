@@ -371,7 +371,9 @@ def test_tuning_halves_the_step_until_its_diagnostics_find_no_bias(capsys):
     assert all("too wide" in trial.problem for trial in checks[:-1])
     assert checks[-1].problem == ""
     assert "too wide" in str(tuning)
-    assert "tuning: 1 candidates in 4 chains, about 33,280 steps in all" in capsys.readouterr().err
+    assert (
+        "tuning: 1 candidate, about 33,000 steps in each of 4 chains; a step size" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(("chains", "draws"), [(1000, 10), (4, 8)])

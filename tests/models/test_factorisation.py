@@ -32,6 +32,7 @@ from fokker.models.factorisation.hyperparameters import (
 )
 from fokker.models.factorisation.minibatches import MinibatchPass, log_likelihood
 from fokker.models.factorisation.predict import draw_new_users, summarise
+from fokker.models.factorisation.report import map_figure, shown_recommendations
 from fokker.models.factorisation.stored import ratings_state, restored_ratings
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
 
@@ -269,7 +270,7 @@ def test_recommendations_are_the_best_of_what_is_not_rated(fitted):
     assert listed[0].mean == pytest.approx(max(unrated))
 
 
-def test_recommendations_can_be_clipped_to_the_range_of_the_ratings(fitted):
+def test_recommendations_can_be_clipped_to_the_range_of_the_ratings(fitted, tmp_path):
     model = fitted[0]
     narrow = copy.copy(model)
     narrow.ratings_ = dataclasses.replace(model.ratings_, values=np.clip(model.ratings_.values, 2.9, 3.1))
@@ -279,6 +280,11 @@ def test_recommendations_can_be_clipped_to_the_range_of_the_ratings(fitted):
     for one, other in zip(plain, clipped, strict=True):
         numbers = np.clip([one.mean, *one.interval], *narrow.ratings_.range)
         np.testing.assert_array_equal(numbers, [other.mean, *other.interval])
+    # So are those that a report or the command shows.
+    assert shown_recommendations(narrow, 0)[:8] == clipped
+    text = narrow.report(tmp_path / "report.html", user=0).read_text()
+    assert "Cut off at the range of the ratings, 2.9 to 3.1; the order is that of the values before." in text
+    assert f"<td>{plain[0].mean:.2f}" not in text
 
 
 @pytest.mark.parametrize("value", [1.0, 4.0, 0.1])
@@ -400,6 +406,9 @@ def test_a_user_without_ratings_has_the_prior(fitted):
 
 def test_the_report_is_written(fitted, tmp_path):
     model, train, test, _ = fitted
+    model = copy.copy(model)
+    titles = np.array([f"The long title of the item {name}" for name in train.item_names])
+    model.ratings_ = dataclasses.replace(train, titles=titles)
     path = model.report(tmp_path / "report.html", test=test, user=train.user_names[0])
     text = path.read_text()
     for part in (
@@ -407,8 +416,11 @@ def test_the_report_is_written(fitted, tmp_path):
         "coverage of 90 % intervals",
         "Recommended to user 0",
         "The items rated most often",
+        "Intervals with fewer than ",
     ):
         assert part in text
+    (marks,) = map_figure(model).marks
+    assert set(marks.text) == {"The long title of the item…"}
 
 
 @pytest.mark.slow
@@ -488,7 +500,7 @@ def test_a_table_of_ratings_comes_alone(fitted):
 
 def test_unknown_identifiers_are_refused_with_the_nearest(fitted):
     model = fitted[0]
-    with pytest.raises(KeyError, match=r"no user 41 in the ratings. The nearest is 40. For someone new"):
+    with pytest.raises(KeyError, match=r"no user 41 in the ratings\. For someone new"):
         model.predict([41], ["i1"])
     with pytest.raises(KeyError, match=r"no item 'i1x' in the ratings. Did you mean 'i1"):
         model.predict([40], ["i1x"])

@@ -179,7 +179,7 @@ def test_dates_that_pandas_finds_too_far_are_read_one_by_one(monkeypatch):
         ("t,y\n01/02/2024,1\n03/04/2024,2\n", "'01/02/2024' may be day/month or month/day"),
         ("t,y\n2024-12-31,1\nhello,2\n", "'hello' in line 3 of .* is not a date as the others"),
         ("t,y\n2024-12-31,1\n,2\n", "'t' has 1 missing value, first in line 3"),
-        ("y\n1\n", r"no column 't', which dates=\['t'\] names"),
+        ("y\n1\n", r"dates=\['t'\]: the data have no such column"),
     ],
 )
 def test_dates_that_are_not_clear_are_refused(text, message, tmp_path):

@@ -74,6 +74,12 @@ def test_the_first_rule_that_holds_decides(target, init, options, rule, name):
     assert call.sampler == name or call.sampler.name == name
 
 
+def test_a_batch_without_data_is_refused_before_a_sampler_is_announced(capsys):
+    with pytest.raises(ValueError, match="batch_size needs data"):
+        fk.sample(NORMAL, init=jnp.zeros(2), steps=10, batch_size=10)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_batch_of_all_rows_is_no_minibatch():
     """Drawn with replacement it would have noise, of which `nuts` knows nothing."""
     assert choice(regression(), jnp.zeros(2), batch_size=400).options.batch_size is None

@@ -7,8 +7,10 @@ def check_none_missing(values: np.ndarray, name: str, what: str) -> None:
     """Raise where an entry is missing, or where entries of several types cannot be put in order."""
     for place in np.ndindex(values.shape) if values.dtype.kind in "OfcmM" else ():
         if _is_missing(values[place]):
+            value = values[place]
+            value = value.item() if isinstance(value, np.floating) else value  # whose repr has its class
             raise ValueError(
-                f"{name} has {values[place]!r} in row {place[0]}, which is no {what}: remove the row, or "
+                f"{name} has {value!r} in row {place[0]}, which is no {what}: remove the row, or "
                 f"give the {what}."
             )
     if values.dtype.kind == "O":

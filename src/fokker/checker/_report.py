@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fokker._core.digits import percent
+from fokker._core.digits import percent, without_minus_zero
 from fokker._core.state import State
 from fokker.checker._marginal import Marginal
 from fokker.checker._structure import Structure
@@ -15,6 +15,8 @@ from fokker.checker._structure import Structure
 # From this error that may be missed on, the first line says so.
 _WEAK = 0.05
 _MODES_SHOWN = 8
+# A coordinate of a mode that is nearer to zero is zero: where a search ended.
+_NOTHING = 1e-12
 # Where the texts of a printed report begin, after what they are about.
 TEXT_COLUMN = 13
 # Symbols in the messages; a printed report explains those that occur in it.
@@ -91,7 +93,8 @@ class Report:
         if self.marginal is not None:
             lines.append(f"  marginal   {_marginal_words(self.marginal)}")
         lines += [
-            f"  points     {self.number_of_points} in {self.dimension} dimensions, {self.method}",
+            f"  points     {self.number_of_points} in {self.dimension} "
+            f"{'dimension' if self.dimension == 1 else 'dimensions'}, {self.method}",
             f"  power      {self.power}",
         ]
         first_modes = self.modes[:_MODES_SHOWN]
@@ -160,7 +163,8 @@ def _semidefinite(s: Structure) -> str:
         return "not finite, or Q is not: nothing else was tested"
     if not s.has_noise:
         return "zero: no noise"
-    return f"smallest eigenvalue {s.least_eigenvalue:.2g}, |D - Dᵀ| {s.asymmetry:.1g}, of its size"
+    least = without_minus_zero(f"{s.least_eigenvalue:.2g}")
+    return f"smallest eigenvalue {least} and |D - Dᵀ| {s.asymmetry:.1g}, both relative to the size of D"
 
 
 def _marginal_words(marginal: Marginal) -> str:
@@ -187,4 +191,6 @@ def _show(tree: Any) -> str:
     if isinstance(tree, dict):
         return ", ".join(f"{name} = {_show(value)}" for name, value in tree.items())
     array = np.asarray(tree)
+    if np.issubdtype(array.dtype, np.floating):  # what is left of a search that ends at zero
+        array = np.where(np.abs(array) < _NOTHING, 0.0, array)
     return np.array2string(array, precision=4, threshold=8, separator=", ")

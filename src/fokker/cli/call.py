@@ -55,8 +55,11 @@ class Call:
             mode = self._mode(folder)
             self.options["init"] = mode if start == "mode" else self.options["init"]
             self.options["gradient"] = control_variates(mode) if gradient != "minibatch" else None
-        by = "a sampler chosen for it" if self.sampler == AUTO else options["sampler"]
-        self.title = f"{model.source} by {by}"
+        what = model.source if model.name is not None else str(model.file)
+        is_chosen = self.sampler == AUTO
+        self.title = (
+            f"{what}, sampler chosen automatically" if is_chosen else f"{what} by {options['sampler']}"
+        )
 
     def _mode(self, folder: Path) -> Any:
         """The mode of the target, found from init, or that of the run in the folder."""

@@ -5,13 +5,16 @@ import json
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from fokker._core.files import check_no_links, interpreting, read_json, write_text
 from fokker._core.lock import locked
 from fokker.cli.console import console, show
+from fokker.cli.flags import translated
 from fokker.cli.stored import COMMAND, DRAWS_REPORT, REPORT, VERDICT
+from fokker.diagnostics import Summary
 from fokker.run.api import open as open_run
 from fokker.run.interruption import ENDING, can_be_handled, leave_closed_terminal
 from fokker.run.journal import JOURNAL
@@ -104,7 +107,7 @@ def _how_to_continue(out: Path) -> str:
 
 def write_report_of(trace: Trace, path: Path, title: str, quantiles: Sequence[float]) -> bool:
     """Write the report of a run, print its summary, and return whether it found no problems."""
-    summary = trace.summary(quantiles=quantiles)
+    summary = _in_words(trace.summary(quantiles=quantiles))
     trace.report(path, title=title, summary=summary)
     if path.name == REPORT:
         verdict = {
@@ -117,6 +120,13 @@ def write_report_of(trace: Trace, path: Path, title: str, quantiles: Sequence[fl
     show(summary.text(console.width))
     show(f"wrote {path}; the draws are in {path.parent / DRAWS}")
     return summary.trusted
+
+
+def _in_words(summary: Summary) -> Summary:
+    """A summary whose findings and notes name the options of the command that runs."""
+    findings = [replace(finding, text=translated(finding.text)) for finding in summary.findings]
+    notes = [translated(note) for note in summary.notes]
+    return replace(summary, findings=findings, notes=notes, checked=translated(summary.checked))
 
 
 def doubts_about(folder: Path) -> str | None:

@@ -3,17 +3,24 @@
 The library's messages name arguments of Python, as in name=value, and know no option of a command. What could
 not be written after an option stays as it is: calls, as in fk.sample(…, batch_size=100), functions,
 dictionaries, other expressions, and values that the option does not take; so do quotations and the axes of a
-mesh. A value that stands for one to be found, as in step_size='auto', becomes "no --step-size".
+mesh. A value that stands for one to be found, as in step_size='auto', becomes "no --step-size", and a name
+that is no English word, as batch_size, becomes its option without a value, too. An init that is a function is
+one of the model's file, as in def init(key).
 """
 
+import contextlib
 import functools
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from pathlib import Path
 from types import NoneType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from typer.models import OptionInfo
+
+from fokker.cli.console import show_error
 
 # Arguments that have another name as an option.
 _OTHER_NAMES = {
@@ -43,6 +50,12 @@ _VALUE = rf"""{_LIST}|\[[^\]]*\]|\([^)]*\)|'[^']*'|"[^"]*"|[^\s,;:()]*[^\s,;:().
 _EXPRESSION = re.compile(r"lambda\b|\{|[^\W\d]\w*\.[^\W\d]")
 # What follows the name of an argument that a message is about; a folder may have such a name, too.
 _ABOUT = r"(?= must be\b| is one of\b| is \d| has more than one )"
+# A function as the argument init: its arguments.
+_INIT = r"(?<![\w.])init=lambda (\w+): "
+# What does not follow the name of an argument that stands alone.
+_ALONE = r"(?![\w/=(\[\-]|\.\w)"
+# The source of Fokker.
+_SOURCE = Path(__file__).parents[1]
 # An argument of Python that is to be found.
 _AUTOMATIC = "auto"
 
@@ -77,11 +90,14 @@ def flags_of(command: Callable[..., Any]) -> dict[str, Flag]:
 def in_flags(message: str, flags: Mapping[str, Flag]) -> str:
     """A message with the options of a command in place of arguments of Python."""
     names = "|".join(map(re.escape, flags)) or "(?!)"  # which matches nothing
+    no_words = "|".join(re.escape(name) for name in flags if "_" in name) or "(?!)"
+    if "init" in flags:
+        message = re.sub(_INIT, r"def init(\1): return ", message)
 
     def replaced(match: re.Match[str]) -> str:
-        name, value, about = match.groups()
-        if about is not None:
-            return flags[about].name
+        name, value, about, alone = match.groups()
+        if about is not None or alone is not None:
+            return flags[about or alone].name
         # A value before a parenthesis is a function that is called.
         if name is None or _EXPRESSION.match(value or "") or message[match.end() :].startswith("("):
             return match[0]
@@ -89,6 +105,7 @@ def in_flags(message: str, flags: Mapping[str, Flag]) -> str:
         return match[0] if words is None else words
 
     pattern = rf"{_CALL}|{_QUOTED}|(?<![\w.\-])(?:{_LIST}|({names})=({_VALUE})?)|\A({names}){_ABOUT}"
+    pattern += rf"|(?<![\w./\-])({no_words}){_ALONE}"
     return re.sub(pattern, replaced, message)
 
 
@@ -129,6 +146,25 @@ def translated(message: object) -> str:
     return text
 
 
+@contextlib.contextmanager
+def _warnings_in_words() -> Iterator[None]:
+    """Print what Fokker warns of in the words of the command, without the place in its source."""
+    before = warnings.showwarning
+
+    def shown(message: Any, category: Any, filename: str, *more: Any, **named: Any) -> None:
+        # Of other warnings, as in a model's file, the place is what a user needs.
+        if _SOURCE in Path(filename).parents and issubclass(category, UserWarning | RuntimeWarning):
+            show_error(translated(message))
+        else:
+            before(message, category, filename, *more, **named)
+
+    warnings.showwarning = shown
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
 def with_flags(command: Callable[..., Any], *others: Callable[..., Any]) -> Callable[..., Any]:
     """The command, whose errors name its options, or those of others whose work it goes on with."""
 
@@ -136,7 +172,8 @@ def with_flags(command: Callable[..., Any], *others: Callable[..., Any]) -> Call
     def run(*arguments: Any, **options: Any) -> Any:
         before = _commands.set((*others, command))
         try:
-            return command(*arguments, **options)
+            with _warnings_in_words():
+                return command(*arguments, **options)
         except CommandError:
             raise
         except Exception as error:

@@ -1,13 +1,13 @@
 """The command `fokker ratings`."""
 
 import dataclasses
-import warnings
+from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fokker.cli.console import show, show_error
+from fokker.cli.console import show
 from fokker.cli.flags import CommandError, translated
 from fokker.cli.options import Seed, option
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from fokker.datasets.ratings import Ratings, Repeated
+    from fokker.models.factorisation.estimator import Factorisation
 
 _MODEL, _REPORT = "model.npz", "report.html"
 _OVERWRITE = "Replace an existing model in the folder."
 _OF = "A table whose first column has the identifiers of {}. Texts become columns of 0 and 1."
-_COLUMNS = "Columns of that table to use. Default: all, without texts too many to learn from."
+_COLUMNS = "Columns of that table to use. Default: all except text columns with too many different values."
 _THREE = "The columns of user, item and rating: names, or places from 0. Default: by their usual names."
-_REPEATED = "Which of the ratings of a pair to keep: first, last or mean. Default: none may repeat."
+_REPEATED = "Which of the ratings of a pair to keep: first, last or mean; refuse allows one per pair."
 
 
 def ratings(
@@ -42,26 +43,30 @@ def ratings(
     overwrite: Annotated[bool, option(_OVERWRITE, None, "--overwrite")] = False,
     seed: Seed = 0,
 ) -> None:
-    """Learn who likes what from ratings: error and coverage on held-out ratings, a report, a model."""
+    """Learn who likes what from ratings: error and coverage on held-out ratings, a report, a model.
+
+    Exit code 1 if held-out ratings are predicted no better than by their mean, 2 for bad input.
+    """
     from fokker._core.digits import percent  # with NumPy, which the command line starts without
     from fokker._core.keys import checked_seed
     from fokker.cli.folders import check_not_replaced, made_folder
-    from fokker.datasets.ratings import read_ratings
+    from fokker.datasets.ratings import locate, read_ratings
+    from fokker.diagnostics import Grade
     from fokker.models.factorisation.estimator import Factorisation
     from fokker.models.factorisation.report import coverage, verdict_of
 
     checked_seed(seed)
+    locate(source)
+    _check_exists("--user-features", user_features)
+    _check_exists("--item-features", item_features)
     check_not_replaced(out, overwrite, _MODEL, _REPORT)
     with made_folder(out):
-        with warnings.catch_warnings(record=True) as notes:
-            everything = read_ratings(source, columns=_three(columns), repeated=cast("Repeated", repeated))
-            train, held_out = everything.split(test, seed=seed)
-            features = {
-                **_features("user", user_features, user_columns),
-                **_features("item", item_features, item_columns),
-            }
-        for note in notes:
-            show_error(translated(note.message))
+        everything = read_ratings(source, columns=_three(columns), repeated=cast("Repeated", repeated))
+        train, held_out = everything.split(test, seed=seed)
+        features = {
+            **_features("user", user_features, user_columns),
+            **_features("item", item_features, item_columns),
+        }
         known = {str(name): name for name in train.user_names.tolist()}
         if user is not None and user not in known:
             raise CommandError(
@@ -77,12 +82,34 @@ def ratings(
     show(f"{len(everything):,} ratings, {len(held_out):,} of them held out")
     covered = percent(coverage(model, held_out, 0.9), 1)
     show(f"RMSE {model.score(held_out):.4f}; 90 % intervals cover {covered}")
-    show(str(verdict_of(model, held_out)))
+    verdict = verdict_of(model, held_out)
+    show(str(verdict))
     if user is not None:
-        show(f"for {user}, with 90 % intervals of the expected rating:")
-    for r in [] if user is None else model.recommend(chosen_user):
-        show(f"  {r.mean:.2f} ({r.interval[0]:.2f} to {r.interval[1]:.2f})  {r.item}  {r.title}".rstrip())
+        _show_recommendations(model, chosen_user)
     show(f"wrote {out / _MODEL} and {out / _REPORT}")
+    if verdict.grade is Grade.BAD:
+        raise typer.Exit(1)
+
+
+def _show_recommendations(model: "Factorisation", user: Hashable) -> None:
+    from fokker.models.factorisation.report import shown_recommendations
+
+    best, (low, high) = shown_recommendations(model, user), model.ratings_.range
+    if not best:
+        show(f"Nothing to recommend to user {user}, who has rated all items.")
+        return
+    show(
+        f"Recommendations for user {user}, the best first, with 90 % intervals of the expected rating, cut "
+        f"off at the range of the ratings, {low:g} to {high:g}:"
+    )
+    for r in best:
+        show(f"  {r.mean:.2f} ({r.interval[0]:.2f} to {r.interval[1]:.2f})  {r.item}  {r.title}".rstrip())
+
+
+def _check_exists(flag: str, path: Path | None) -> None:
+    """Raise where a file that an option names is not there."""
+    if path is not None and not path.expanduser().exists():
+        raise CommandError(f"{flag} {path}: there is no such file.")
 
 
 def _features(whose: str, path: Path | None, columns: str | None) -> "dict[str, DataFrame]":

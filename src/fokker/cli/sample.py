@@ -218,10 +218,12 @@ def report(
     from fokker.cli.stored import DRAWS_REPORT, REPORT, VERDICT
 
     probabilities = parse_quantiles(quantiles)
-    write_report_of(fokker.open(folder), folder / DRAWS_REPORT, str(folder), probabilities)
+    trace = fokker.open(folder)
     if (folder / VERDICT).exists():
         verdict = doubts_about(folder) or "the verdict on this run is “No problems found”"
-        show(f"{REPORT} knows the model, so that its grade counts: {verdict}")
+        show(f"{folder / REPORT} has the full verdict, by the model, which counts: {verdict}.")
+        show("What follows is of the draws alone.\n")
+    write_report_of(trace, folder / DRAWS_REPORT, str(folder), probabilities)
 
 
 def predict(

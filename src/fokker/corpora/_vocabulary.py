@@ -172,7 +172,7 @@ class Vocabulary:
                 f"no vocabulary can be learned: none of the {len(document_counts):,} words of "
                 f"{num_documents:,} documents is in at least {smallest:,.0f} of them and in at most "
                 f"{largest:,.0f}, has at least {minimum_letters} letters and is not a stop word. Give a "
-                "vocabulary, or change the limits of Vocabulary.learn: minimum_documents=…, "
+                "vocabulary, or change the limits: minimum_documents=…, "
                 "maximum_documents=… or stop_words=…."
             )
         candidates.sort()

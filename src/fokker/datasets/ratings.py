@@ -181,7 +181,7 @@ def read_ratings(
         )
     if limits is not None and not (len(limits) == 2 and limits[0] < limits[1]):
         raise ValueError(f"limits={limits}: give the least and the greatest rating, as in (1, 5).")
-    path = _locate(Path(path).expanduser())
+    path = locate(path)
     files = _files(path)
     tables, item_columns = zip(*(_read_table(file, columns, limits) for file in files), strict=True)
     table = tables[0] if len(tables) == 1 else Table(*map(np.concatenate, zip(*tables, strict=True)))
@@ -192,22 +192,23 @@ def read_ratings(
     return replace(ratings, titles=found)
 
 
-def _locate(path: Path) -> Path:
-    """The path itself, or that of the data set with this name in the folder of data."""
-    if not path.exists() and str(path) in CATALOGUE and (stored := data_folder() / path).is_dir():
+def locate(path: str | Path) -> Path:
+    """The path itself, or that of the data set with this name in the folder of data; raise for neither."""
+    path = Path(path).expanduser()
+    if path.exists():
+        return path
+    if str(path) in CATALOGUE and (stored := data_folder() / path).is_dir():
         return stored
-    return path
+    known = f" Try `fokker data get {path}`." if str(path) in CATALOGUE else ""
+    if not known and (near := difflib.get_close_matches(str(path), CATALOGUE, n=1)):
+        known = f" Did you mean the data set {near[0]!r}?"
+    raise FileNotFoundError(f"there is no file or folder {path}.{known}")
 
 
 def _files(path: Path) -> list[Path]:
     """The files to read: the one given, or those in a folder."""
     if path.is_file():
         return [path]
-    if not path.is_dir():
-        known = f" Try `fokker data get {path}`." if str(path) in CATALOGUE else ""
-        if not known and (near := difflib.get_close_matches(str(path), CATALOGUE, n=1)):
-            known = f" Did you mean the data set {near[0]!r}?"
-        raise FileNotFoundError(f"there is no file or folder {path}.{known}")
     for pattern in _NETFLIX_FILES:
         if files := sorted(path.glob(pattern)):
             return files

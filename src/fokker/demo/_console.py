@@ -11,8 +11,10 @@ from rich.table import Table
 def print_table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table of text cells, numbers to the right."""
     shown = Table(title=title, title_justify="left")
-    for column in columns:
-        shown.add_column(column, justify="right")
+    for place, column in enumerate(columns):
+        # Where the terminal is narrow, headers are broken into lines and numbers are not.
+        width = max((len(row[place]) for row in rows), default=0)
+        shown.add_column(column, justify="right", min_width=width)
     for row in rows:
         shown.add_row(*row)
     console.print(shown)

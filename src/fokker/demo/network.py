@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fokker.demo._console import print_end
 from fokker.models.network.estimator import Network
+from fokker.models.network.report import judge, log_likelihood_by_draw
 from fokker.report.page import image
 from fokker.report.plots import RIGHT, WRONG, new_figure, tidy
 
@@ -66,11 +67,14 @@ def run(out: Path, seed: int, console: Console) -> None:
     test, test_labels = glyphs(_INSIDE, HELD_OUT, generator)
     other, _ = glyphs(_OUTSIDE, HELD_OUT, generator)
     pictures = Network([30], batch_size=50, calibration=0, random_state=seed).fit(training, labels)
-    console.print(str(pictures.evaluate(test, test_labels)), markup=False)
+    scores = pictures.evaluate(test, test_labels)
+    console.print(str(scores), markup=False)
     console.print(
         f"other shapes are recognised by entropy with AUROC {pictures.out_of_distribution(test, other):.3f}, "
         f"by mutual information {pictures.out_of_distribution(test, other, 'mutual_information'):.3f}"
     )
+    verdict, _, _ = judge(pictures, scores, log_likelihood_by_draw(pictures, test, test_labels))
+    console.print(str(verdict), markup=False, soft_wrap=True)
     path = out / "report.html"
     extra = [
         "<h2>A map of what is not known</h2>",

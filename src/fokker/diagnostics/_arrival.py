@@ -1,11 +1,12 @@
-"""Whether the first draws are of the way from the start to the mass of the target."""
+"""Whether the first draws were made on the way from the start to the mass of the target."""
 
 import math
 
 import numpy as np
 from jaxtyping import Float
 
-from fokker.diagnostics._findings import Finding, care_or_bad
+from fokker._core.statistics import split_r_hat
+from fokker.diagnostics._findings import Finding, Grade, care_or_bad
 
 # A chain that starts further from its later draws, in their standard deviations, comes from outside. So many
 # normal draws in 10¹⁴ lie as far out; of heavy tails later draws do, too.
@@ -16,6 +17,8 @@ _FURTHER, _FURTHER_BY_CHANCE, _AT_ONCE = 1.5, 3.0, 3
 _ADDED, _ADDED_BAD = 0.05, 0.5
 # Fewer draws have no reliable quartiles.
 _FEWEST = 20
+# With a larger R-hat of the later halves, their standard deviation and centre are not those of the target.
+_SETTLED = 1.1
 # The standard deviations of a normal between its quartiles.
 _QUARTILES = 1.349
 
@@ -26,6 +29,7 @@ def arrival_findings(names: list[str], values: Float[np.ndarray, "c n k"], thin:
     A chain is compared with its second half: centre and standard deviation s, by quartiles, and the distance
     of the furthest draw there. A chain whose first draw is clearly further away was on its way until its
     first draw within that distance. The draws before add Σ ((x - centre)/s)²/n to the variance of n draws.
+    No number is given where the second halves of the chains disagree: s would be too small.
     """
     chains, draws, _ = values.shape
     if draws < _FEWEST or not np.isfinite(values).all():
@@ -43,12 +47,16 @@ def arrival_findings(names: list[str], values: Float[np.ndarray, "c n k"], thin:
     worst = int(np.argmax(added))
     if not added[worst] > _ADDED:
         return []
+    what = "the first draws were made on the way to the target"
+    late = (arrival > 0).any(axis=0)
+    if not np.all(split_r_hat(later[:, :, late]) <= _SETTLED):
+        text = f"{what}, and the chains have not settled since: give more burn_in, or starts that are nearer"
+        return [Finding(Grade.CARE, text)]
     steps, furthest = int(arrival.max()) * thin, float(distance[:, 0, worst].max())
     start = f"{names[worst]} began {_round(furthest)} standard deviations away"
     text = (
-        f"the first draws are of the way to the target: {start}, and {steps:,} steps passed before all "
-        f"chains were there, which makes its variance {1 + added[worst]:.2g} times as large: give burn_in="
-        f"{_round(2 * steps)}, or starts that are nearer"
+        f"{what}: {start}, and {steps:,} steps passed before all chains were there, which makes its variance "
+        f"{1 + added[worst]:.2g} times as large: give burn_in={_round(2 * steps)}, or starts that are nearer"
     )
     return [Finding(care_or_bad(bool(added[worst] > _ADDED_BAD)), text)]
 

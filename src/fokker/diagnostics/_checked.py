@@ -31,7 +31,7 @@ def checked_text(
     """
     parts = [f"{_agreement(statistics, judged)}, with at least {least:,.0f} effective draws.", _power(spread)]
     if trace.sampler is not None and not trace.sampler.is_exact and not halving:
-        parts.append(f"For smaller biases of the step {repeated_with_half(trace)}.")
+        parts.append(f"To look for smaller biases of the step: {repeated_with_half(trace)}.")
     temperature = trace.settings.get("temperature", 1.0)
     if temperature != 1:
         parts.append(f"The draws are of exp(-U/T) with T = {temperature:.3g}, not of the posterior itself.")
@@ -41,13 +41,15 @@ def checked_text(
 
 def repeated_with_half(trace: "Trace") -> str:
     """How the bias of the step is seen, for those who have a trace and for those who have not."""
+    by_python = "in Python, trace.step_halving() of the trace that fk.sample returned"
+    # Half of a step that was found for the sampler chosen here means nothing to a sampler that is named: it
+    # has another mass matrix, start and gradient.
+    if trace.settings.get("chosen"):
+        return f"{by_python} compares with a run whose step size is half as large"
     size: Any = trace.settings.get("step_size")
     is_number = size is not None and not callable(size) and np.ndim(size) == 0
     half = f", {float(size) / 2:.3g}" if is_number else ""
-    return (
-        f"compare with a run whose step size is half as large{half}; in Python, trace.step_halving() of the "
-        "trace that fk.sample returned does it"
-    )
+    return f"compare with a run whose step size is half as large{half}; {by_python} does it"
 
 
 def _agreement(statistics: Statistics, judged: Agreement | None) -> str:
@@ -71,7 +73,7 @@ def _power(spread: "Spread | None") -> str:
     if spread.walled[: len(spread.bias)].all():
         return f"{_NOTICED} a deviation of {100 * one:.0f} % at the walls."
     several = len(spread.bias) > 1
-    mean = ""
+    mean = alone = ""
     if spread.shift.judged.any():
         mean = f"a mean that is off by {spread.shift.detectable:.2g} standard deviations"
         mean += f" in {_each('any', spread.shift.judged)}" if several else ""
@@ -83,8 +85,8 @@ def _power(spread: "Spread | None") -> str:
         if several and one <= _DOUBLED:
             where += f", or by {percent(one)} in a single one"
         elif several:
-            where += ", though perhaps not one that is twice the target's in a single one"
-        text = f"{_NOTICED} a variance that is off by {where}" + (f", and {mean}" if mean else "")
+            alone = ". In a single direction even a variance that is twice the target's may go unnoticed"
+        text = f"{_NOTICED} a variance that is off by {where}" + (f", and {mean}" if mean else "") + alone
     return f"{text}. {_shape(spread)}"
 
 

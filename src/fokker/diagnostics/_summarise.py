@@ -106,7 +106,7 @@ def _of_scalars(
 def _arrival_or_tails(
     trace: "Trace", judged: Quantities, tail: np.ndarray, exponents: np.ndarray | None = None
 ) -> list[Finding]:
-    """Whether first draws are of the way to the target; else whether tails are heavy, as those look."""
+    """Whether first draws were made on the way to the target; else whether tails are heavy, as those look."""
     thin = int(trace.settings.get("thin", 1))
     arrival = arrival_findings(list(judged.names), judged.values, thin)
     return arrival or tail_findings(judged.names, *heavy_tails(judged.values, tail, exponents))
@@ -318,7 +318,7 @@ def _biases(
             Finding(
                 Grade.CARE,
                 f"no bias of the draws was looked for, and this sampler is not exact: {reason}. "
-                f"For the part that depends on the step {repeated_with_half(trace)}",
+                f"For the part that depends on the step: {repeated_with_half(trace)}",
             )
         )
     return findings, notes
@@ -355,13 +355,24 @@ def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
             f"coordinates with walls: {int(spread.walled.sum()):,}. Each was compared with the target by one "
             "equation, of its distance from the wall, and not by its mean and its variance"
         )
-    for what, judged in (
-        () if spread is None else (("variance", spread.judged), ("mean", spread.shift.judged))
-    ):
+    shift = None if spread is None else spread.shift
+    for what, by in (("variance", spread), ("mean", shift)):
+        if by is None:
+            continue
+        names, judged = by.names, by.judged
         if not judged.all():
             notes.append(
-                f"the {what} of {int((~judged).sum()):,} of {judged.size:,} directions could not be compared "
-                "with the target's: there are too few effective draws, or the tails are too heavy for a "
-                "standard error"
+                f"the {what} of {int((~judged).sum()):,} of {_directions(trace, names)} could not be "
+                "compared with the target's: there are too few effective draws, or the tails are too heavy "
+                "for a standard error"
             )
     return notes
+
+
+def _directions(trace: "Trace", names: Sequence[str]) -> str:
+    """How many directions were compared, and what they are, where they are not random ones."""
+    text, size = f"{len(names):,} directions", scalars_per_draw(trace.samples)
+    principal = sum(name.startswith("principal direction ") for name in names)
+    if not principal or size > MOST_SCALARS:
+        return text
+    return f"{text} ({len(names) - principal:,} parameters and {principal:,} principal directions)"

@@ -276,9 +276,9 @@ class _Gathered:
             for name in names:
                 if name not in self.known and not self._are_new:
                     raise ValueError(
-                        f"the data have no column {name!r}, which {argument}=[{name!r}] names, or the "
-                        f"run or the fit before had.{nearest(name, self.known)} Their columns are "
-                        f"{listed(self.known)}."
+                        f"{argument}=[{name!r}]: the data have no such column.{nearest(name, self.known)} "
+                        f"Their columns are {listed(self.known)}. A run or fit that goes on needs the "
+                        "columns that it began with."
                     )
         sizes = collections.Counter(len(column) for column in self.columns.values())
         if len(sizes) > 1:

@@ -19,6 +19,7 @@ from fokker.gradients import control_variates
 from fokker.integrators import Splitting
 from fokker.rows import resident, stream_of
 from fokker.run.call import Call
+from fokker.run.minibatches import make_batches
 from fokker.run.positions import PerChain, WarmedUp, differs, given_positions
 from fokker.run.store import has_run, read_checkpoint
 from fokker.samplers import mclmc, sgnht
@@ -79,6 +80,9 @@ def chosen(call: Call) -> Call:
     if call.sampler != AUTO:
         return call
     check_is_target(call.target)
+    # Refused before a sampler is chosen for it.
+    options = call.options
+    make_batches(call.target, options.batch_size, options.batches, options.gradient, jax.random.key(0))
     case = Case(call, _start(call))
     for rule in RULES:
         decided = rule.decide(case)

@@ -29,6 +29,9 @@ from fokker.run.store import CHECKPOINT, Checkpoint, read_checkpoint, read_draws
 from fokker.run.trace import Trace
 from fokker.run.variable import DRAWS
 
+# What `fokker sample` writes about a run, with its model.
+_REPORT = "report.html"
+
 
 class StoredTrace(Trace):
     """A trace whose draws are on disk: they are read when they are first asked for."""
@@ -80,10 +83,12 @@ class StoredTrace(Trace):
         """Without its model the draws can be compared with each other alone."""
         if self.origin is not None and self.origin.target is not None:
             return ()
-        return (
-            "the model is not known here, so that the spread of the draws was not compared with the "
-            "target's: resume the run with its model for that",
+        unknown = (
+            "the model is not known here, so that the spread of the draws was not compared with the target's"
         )
+        if self.stopped is None and (self.path / _REPORT).exists():
+            return (f"{unknown}: {_REPORT} has the full verdict; a finished run need not be resumed for it",)
+        return (f"{unknown}: resume the run with its model for that",)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -143,9 +143,10 @@ def rounds_of(candidates: int, steps: int = TRIED) -> list[tuple[int, int]]:
 def _cost(candidates: int, steps: int, rows: int) -> str:
     """The cost of tuning, in words."""
     total = sum(trials * length for trials, length in rounds_of(candidates, steps))
-    cost = f", {_rounded(CHAINS * total * rows)} rows" if rows else ""
+    cost = f", which see {_rounded(CHAINS * total * rows)} rows" if rows else ""
+    what = "candidate" if candidates == 1 else "candidates"
     return (
-        f"tuning: {candidates} candidates in {CHAINS} chains, about {total:,} steps in all{cost}; a "
+        f"tuning: {candidates} {what}, about {_rounded(total)} steps in each of {CHAINS} chains{cost}; a "
         "step size of your own makes it unnecessary"
     )
 

@@ -115,6 +115,6 @@ def _check_positive(step_size: Any) -> None:
     xp = jnp if isinstance(step_size, jax.core.Tracer) else np
     require(
         xp.all(xp.isfinite(step_size) & (xp.asarray(step_size) > 0)),
-        lambda first: ValueError(f"the step size must be a positive number; {first} was given."),
+        lambda first: ValueError(f"the step size must be a positive number; {float(first):.7g} was given."),
         step_size,
     )

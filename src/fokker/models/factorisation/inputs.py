@@ -1,6 +1,5 @@
 """Ratings and identifiers as given by users, checked; what is wrong with them is said in a sentence."""
 
-import math
 import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
@@ -93,8 +92,8 @@ def warn_if_constant(ratings: Ratings) -> None:
     if not is_varied(ratings.values):
         warnings.warn(
             f"all {len(ratings):,} ratings are {ratings.values[0]:g}: they do not say which items a user "
-            "prefers, and the order of recommendations is arbitrary. For clicks or purchases give "
-            "Factorisation(confidence=1.0).",
+            "prefers, and the order of recommendations is arbitrary. For clicks or purchases there is, in "
+            "Python, fk.models.Factorisation(confidence=1.0).",
             stacklevel=3,
         )
 
@@ -129,9 +128,8 @@ class Lookup:
             return self.numbers[key]
         known = list(self.numbers)
         hint = nearest(str(name), [str(other) for other in known])
-        reals = [other for other in known if isinstance(other, int | float)]
-        if isinstance(key, int | float) and math.isfinite(key) and reals:
-            hint = f" The nearest is {min(reals, key=lambda other: abs(other - key))}."
+        if isinstance(key, int | float) and any(isinstance(other, int | float) for other in known):
+            hint = ""  # a number that is near is that of somebody else
         elif known and type(key) is not type(known[0]):
             hint = f" Identifiers of {self.what}s are of type {type(known[0]).__name__}, as {known[0]!r}."
         extra = " For someone new give rated={item: rating}." if self.what == "user" else ""

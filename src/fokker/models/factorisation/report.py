@@ -12,6 +12,7 @@ from fokker.datasets.ratings import Ratings
 from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.factorisation.implicit import Ranking, ranking_of
 from fokker.models.factorisation.inputs import row_numbers
+from fokker.models.factorisation.predict import Recommendation
 from fokker.report.figures import Axis, Figure, Mark
 from fokker.report.page import figure_part, html, page, pairs, table, verdict_part
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 # The interval that the verdict is about, and an error of its coverage that does no harm.
 _LEVEL, _HARMLESS = 0.9, 0.03
-# Items on the map, the ones rated most often.
-_ON_MAP = 40
+# Items on the map, the ones rated most often, and how many characters of their titles it shows.
+_ON_MAP, _CHARACTERS = 40, 28
 
 
 def write_report(model: "Factorisation", path: Path, test: Ratings | None, user: Hashable) -> Path:
@@ -37,10 +38,11 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
         ["mean rating", f"{model.mean_:.3f}"],
         ["standard deviation of the noise", f"{model.noise_:.3f}"],
     ]
-    parts, verdict = [], verdict_of(model, test)
+    parts, verdict, tolerated = [], verdict_of(model, test), _tolerated(test)
     checked = (
-        "Held-out ratings: the error against that of their mean, and how many are in their 90 % intervals, "
-        f"where {percent(_tolerated(test), 1)} more or fewer would be noticed."
+        "Held-out ratings: the error against that of their mean, and how many of them are in their 90 % "
+        f"intervals. Intervals with fewer than {percent(_LEVEL - tolerated, 1)} of the ratings, or more than "
+        f"{percent(min(_LEVEL + tolerated, 1), 1)}, would have been reported."
     )
     what = "expected rating"
     if model.confidence is not None:
@@ -60,7 +62,7 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
     if model.curve_:
         parts += ["<h2>Test error by pass</h2>", figure_part(curve_figure(model))]
     if user is not None:
-        best = model.recommend(user)
+        best = shown_recommendations(model, user)
         columns: tuple[str, ...] = ("item", "title", what, "90 % interval of it")
         listed = [
             [str(r.item), r.title, f"{r.mean:.2f}", f"{r.interval[0]:.2f} … {r.interval[1]:.2f}"]
@@ -70,12 +72,26 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
             columns, listed = columns[:1] + columns[2:], [row[:1] + row[2:] for row in listed]
         parts += [html("<h2>Recommended to user {{ user }}</h2>", user=user)]
         parts.append(table(columns, listed, "Recommended", sortable=True))
+        if model.confidence is None:
+            low, high = model.ratings_.range
+            parts.append(
+                f"<p>Cut off at the range of the ratings, {low:g} to {high:g}; the order is that of "
+                "the values before.</p>"
+            )
     if model.factors >= 2:
         parts += ["<h2>Items by two factors</h2>", figure_part(map_figure(model))]
     verdict_page = verdict_part(verdict.grade, verdict.problems, checked="" if test is None else checked)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page("Matrix factorisation", verdict_page, pairs(dict(rows), "The fit"), *parts))
     return path
+
+
+def shown_recommendations(model: "Factorisation", user: Hashable) -> list[Recommendation]:
+    """What is recommended to a user, with expected ratings within the range of the ratings.
+
+    Scores of counts have no range. In Python `recommend` leaves this to its argument `clip`.
+    """
+    return model.recommend(user, clip=model.confidence is None)
 
 
 def verdict_of(model: "Factorisation", test: Ratings | None) -> Verdict:
@@ -177,6 +193,11 @@ def item_map(model: "Factorisation", items: np.ndarray) -> np.ndarray:
     return centred[items] @ axes[:2].T
 
 
+def shortened(name: str) -> str:
+    """A name as the map shows it: with an ellipsis where it is cut off."""
+    return name if len(name) <= _CHARACTERS else f"{name[: _CHARACTERS - 1].rstrip()}…"
+
+
 def map_figure(model: "Factorisation") -> Figure:
     """The items rated most often, in two coordinates."""
     counts = np.bincount(model.ratings_.items, minlength=model.ratings_.num_items)
@@ -187,6 +208,6 @@ def map_figure(model: "Factorisation") -> Figure:
     return Figure(
         "The items rated most often",
         "Items whose predictions are alike are near each other; zoom in to see the hidden names.",
-        [Mark("points", "chain-2", x=x, y=y, text=[name[:28] for name in names])],
+        [Mark("points", "chain-2", x=x, y=y, text=[shortened(name) for name in names])],
         is_map=True,
     )

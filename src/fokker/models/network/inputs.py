@@ -68,6 +68,7 @@ def _numbers(values: np.ndarray, X: ArrayLike) -> np.ndarray:
             column.astype(float)
         except (TypeError, ValueError):
             text = next((v for v in column.ravel() if not isinstance(v, int | float | np.number)), column[0])
+            text = text.item() if isinstance(text, np.generic) else text  # whose repr has its class
             raise ValueError(
                 f"column {name!r} of X has {text!r}, which is not a number: encode text as numbers first, "
                 "for example one column of zeros and ones per category."

@@ -37,9 +37,9 @@ def report(
     """The page, in HTML."""
     is_classifier = net.likelihood == "categorical"
     scores = net.evaluate(X, y)
-    series = _log_likelihood_by_draw(net, X, y)
+    series = log_likelihood_by_draw(net, X, y)
     before, after = stages(net)
-    verdict, checks, judged = _judge(net, scores, series)
+    verdict, checks, judged = judge(net, scores, series)
     rows = [list(row) for row in scores.table()]
     if X_out is not None:
         for by in ("entropy", "mutual_information") if is_classifier else ("variance_of_mean", "variance"):
@@ -92,7 +92,7 @@ def _settings(net: "Network") -> dict[str, str]:
     }
 
 
-def _log_likelihood_by_draw(net: "Network", X: ArrayLike, y: ArrayLike) -> np.ndarray:
+def log_likelihood_by_draw(net: "Network", X: ArrayLike, y: ArrayLike) -> np.ndarray:
     """The mean of log p(y | x, θ) over some rows, chain by draw."""
     rows = inputs.checked_rows(X, net.input_shape_)[:_FOLLOWED]
     targets = net._targets(np.asarray(y)[: len(rows)], len(rows))
@@ -109,7 +109,7 @@ def _log_likelihood_by_draw(net: "Network", X: ArrayLike, y: ArrayLike) -> np.nd
     return (total / len(rows)).reshape(jax.tree.leaves(net.trace_.draws)[0].shape[0], -1)
 
 
-def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verdict, dict[str, str], str]:
+def judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verdict, dict[str, str], str]:
     """The verdict on a fit, what was measured, and what was judged in words."""
     problems: list[str] = []
     judged: list[str] = []
