@@ -943,7 +943,7 @@ def test_a_matrix_has_the_columns_of_the_run_in_their_order(tmp_path):
     with pytest.raises(ColumnError, match="no column 'y', which those of the run have"):
         new.matrix()
     assert read_table([str(path)], columns=["a", "extra"]).matrix().tolist() == [[1, 9]]
-    with pytest.raises(ValueError, match=r"columns=\['c'\]: the data have no such column\. Their columns"):
+    with pytest.raises(ValueError, match=r"columns=\['c'\]: the data have no such column\. The columns"):
         read_table([str(path)], columns=["a", "c"])
 
 

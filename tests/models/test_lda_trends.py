@@ -374,7 +374,9 @@ def test_a_table_that_does_not_fit_the_run_is_an_error(run, tmp_path):
         run_trends(folder / "run", "date", metadata=short, id="who")
     with pytest.raises(ValueError, match=r"id='who' is a column of metadata=…, which is not given"):
         run_trends(folder / "run", "date", id="who")
-    with pytest.raises(ValueError, match=r"metadata=.*no column 'day'"):
+    with pytest.raises(
+        ValueError, match=r"metadata=.*short.csv': there is no column 'day'\. The columns are date, who\.$"
+    ):
         run_trends(folder / "run", "day", metadata=short)
 
 

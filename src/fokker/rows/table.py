@@ -37,6 +37,18 @@ class ColumnError(KeyError):
         return str(self.args[0])
 
 
+class MissingColumnError(ValueError):
+    """A column that an argument names is not in the files; `shown` says it without the argument."""
+
+    def __init__(self, argument: str, name: str, known: Sequence[str]) -> None:
+        columns = f"{nearest(name, known)} The columns are {listed(known)}."
+        self.shown = f"there is no column {name!r}.{columns}"
+        super().__init__(
+            f"{argument}=[{name!r}]: the data have no such column.{columns} A run or fit that goes on needs "
+            "the columns that it began with."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class _About:
     """What is known of a table besides its numbers: columns that cannot be used and why, and labels.
@@ -275,11 +287,7 @@ class _Gathered:
         for argument, names in wanted.items():
             for name in names:
                 if name not in self.known and not self._are_new:
-                    raise ValueError(
-                        f"{argument}=[{name!r}]: the data have no such column.{nearest(name, self.known)} "
-                        f"Their columns are {listed(self.known)}. A run or fit that goes on needs the "
-                        "columns that it began with."
-                    )
+                    raise MissingColumnError(argument, name, self.known)
         sizes = collections.Counter(len(column) for column in self.columns.values())
         if len(sizes) > 1:
             described = ", ".join(f"{name} has {len(column):,}" for name, column in self.columns.items())

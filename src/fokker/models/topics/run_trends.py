@@ -14,7 +14,7 @@ from fokker.models.topics.files import MIXTURES, stored_reading
 from fokker.models.topics.groups import Bin, Groups
 from fokker.models.topics.model import Model, top_words
 from fokker.models.topics.trends import NO_GROUP, Per, Trends, TrendSums
-from fokker.rows.table import read_table
+from fokker.rows.table import MissingColumnError, read_table
 
 _WORDS = 6
 _DOCUMENTS_PER_BATCH = 500
@@ -158,7 +158,8 @@ def _of_table(path: Path, by: str, id: str | None) -> tuple[list[str], dict[str,
     try:
         table = read_table([str(path)], columns=wanted, categories=dict.fromkeys(wanted), may_be_missing=[by])
     except ValueError as error:
-        raise ValueError(f"metadata={str(path)!r}: {error}") from None
+        message = error.shown if isinstance(error, MissingColumnError) else error
+        raise ValueError(f"metadata={str(path)!r}: {message}") from None
     # The code of a missing value, -1, is the last.
     labels = {name: np.array([*table.labels[name], ""], object) for name in wanted}
     values, *names = (labels[name][table[name]].tolist() for name in wanted)
