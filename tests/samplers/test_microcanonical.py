@@ -472,6 +472,17 @@ def test_an_adjusted_step_is_the_path_written_out(name):
     assert info.energy is None  # that of a Hamiltonian, which has a kinetic part
 
 
+def test_a_path_finished_by_the_sampler_has_its_refreshments():
+    """`finish` is all its moves, with the noise between them that a correction does not know."""
+    sampler = samplers.mclmc(0.3, 1.5, adjusted=True, integrator="leapfrog").on(NORMAL_TREE)
+    state = sampler.init(TREE, key=jax.random.key(0))
+    draws = sampler.draw(jax.random.key(1), state)
+    finished, _ = quick_jit(lambda: sampler.end(sampler.finish(sampler.start(draws, state), state), state))()
+    stepped, _ = quick_jit(sampler.step)(jax.random.key(1), state)
+    np.testing.assert_allclose(ravel(finished.z), ravel(stepped.z), rtol=1e-5)
+    assert not np.allclose(ravel(finished.z), ravel(state.z))  # it was accepted
+
+
 @pytest.mark.parametrize("name", ["mclmc", "mchmc"])
 def test_without_a_correction_every_step_is_taken(name):
     h, L = 0.5, 1.0

@@ -30,7 +30,6 @@ class Drawn:
 
     points: np.ndarray
     below: np.ndarray
-    acceptance: float
     settled: bool
 
 
@@ -157,5 +156,5 @@ def draw_points(
         below = np.asarray(
             compiled_descent(points, np.mean(points, axis=0, keepdims=True) + 0 * points, np.asarray(-np.inf))
         )
-        results.append(Drawn(points, below, float(rate), settled))
+        results.append(Drawn(points, below, settled))
     return results[0], results[1]

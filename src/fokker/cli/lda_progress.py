@@ -5,10 +5,10 @@ import time
 from types import TracebackType
 from typing import Self
 
-import numpy as np
 from rich.console import Console
 
 from fokker.models.topics.live import Progress as Live
+from fokker.models.topics.model import top_words
 from fokker.models.topics.run import Run
 from fokker.run.interruption import Interruption, Stopped
 from fokker.run.progress import Progress
@@ -83,6 +83,5 @@ class RunProgress:
         """The most probable words of the next topic."""
         beta = run.training.draws.draws[-1]  # of the topics of this process
         k = next(self._topics) % beta.shape[1]
-        column = beta[:, k]
         words = run.corpus.vocabulary.words
-        return f"[{k}] " + " ".join(words[w] for w in np.argsort(-column)[:_WORDS])
+        return f"[{k}] " + " ".join(words[w] for w in top_words(beta[:, [k]], _WORDS)[0])

@@ -124,16 +124,16 @@ def blocks(path: Path, damage: Damage | None = None) -> Iterator[bytes | None]:
             yield block
 
 
-def head(path: Path, size: int = 1 << 16) -> bytes:
+def head(path: Path) -> bytes:
     """The first bytes of a file, decompressed; fewer if it is shorter or damaged."""
     contents = b""
     for block in blocks(path, lambda *_: None):
         if block is None:
             break
         contents += block
-        if len(contents) >= size:
+        if len(contents) >= _SAMPLE_SIZE:
             break
-    return contents[:size]
+    return contents[:_SAMPLE_SIZE]
 
 
 def read_all(path: Path, damage: Damage | None = None) -> bytes:

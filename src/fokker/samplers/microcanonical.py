@@ -37,6 +37,7 @@ from fokker.samplers.contract import (
 )
 from fokker.samplers.family import Auxiliaries, Family, Potential
 from fokker.samplers.schedules import AUTOMATIC, StepSize, check_step_size, step_size_at
+from fokker.samplers.trajectory_sampler import TrajectorySampler
 from fokker.targets.target import Target
 
 # A length, or to be found.
@@ -197,6 +198,10 @@ class Microcanonical(Composed):
         u, place = path.z["u"], (path.number - path.left).astype(jnp.uint32)
         noise = normal(fold_in(path.draws.noise.key, place), u.shape, u.dtype)
         return new._replace(z=self._partly_refreshed(noise, self.local_step(state)[0], new.z))
+
+    def finish(self, path: Path, state: SamplerState) -> Path:
+        """The path after all its moves, each with its refreshment, of which the correction does not know."""
+        return TrajectorySampler.finish(self, path, state)
 
     def end(self, path: Path, state: SamplerState) -> tuple[SamplerState, Info]:
         """The end of the path or its start."""

@@ -180,11 +180,11 @@ class LearnedTopics(Transformer, Estimator):
             raise ValueError(f"measure is one of {', '.join(MEASURES)}, not {measure!r}.")
         return MEASURES[measure](self._documents(X), top_words(self.components_.T, n_words))
 
-    def _documents(self, X: CountMatrix, draw: int = 0) -> Documents:
-        """The documents of X, as counts; weights are rounded differently for each draw."""
+    def _documents(self, X: CountMatrix) -> Documents:
+        """The documents of X, as counts."""
         self._check_fitted()
         weights = self._weights(X, reset=False)
-        return weights.counts(seed_at(jax.random.key(self._seed + ROUNDING), draw))
+        return weights.counts(seed_at(jax.random.key(self._seed + ROUNDING), 0))
 
     def transform(self, X: CountMatrix) -> np.ndarray:
         """E[π_d] of each document (D, K), averaged over the draws of the topics.

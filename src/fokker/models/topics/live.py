@@ -10,6 +10,7 @@ import numpy as np
 
 from fokker._core.files import read_json, write_text
 from fokker.models.topics.curve import curve_to_array
+from fokker.models.topics.model import top_words
 
 if TYPE_CHECKING:
     from fokker.models.topics.run import Run
@@ -66,12 +67,7 @@ def _words(run: "Run") -> list[list[str]]:
     draws = run.training.draws.draws
     beta = draws[-1] if draws else run.training.beta()
     words = run.corpus.vocabulary.words
-    number = min(_WORDS, len(beta))
-    top = np.argpartition(-beta, number - 1, axis=0)[:number]
-    return [
-        [words[w] for w in column[np.argsort(-beta[column, k], kind="stable")]]
-        for k, column in enumerate(top.T)
-    ]
+    return [[words[w] for w in row] for row in top_words(beta, _WORDS)]
 
 
 def read_progress(folder: Path) -> dict[str, Any] | None:

@@ -14,12 +14,12 @@ _MAX_GROUPS, _MAX_TICKS = 6, 6
 _CHARACTERS = 44
 
 
-def trends_figure(trends: Trends, topics: int = _MAX_PLOTTED) -> Figure:
+def trends_figure(trends: Trends) -> Figure:
     """The topics whose prevalence differs most between groups, one panel each.
 
     Groups that are numbers or dates are connected by a line with a band; others have bars of error.
     """
-    chosen = trends.changing[:topics]
+    chosen = trends.changing[:_MAX_PLOTTED]
     rows = -(-len(chosen) // _COLUMNS)
     figure = new_figure(11.0, 2.1 * rows + 0.4)
     panels = figure.subplots(rows, min(_COLUMNS, len(chosen)), squeeze=False, sharex=True).ravel()
