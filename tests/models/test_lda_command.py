@@ -742,6 +742,12 @@ def test_several_numbers_of_topics_that_fail_leave_no_folder_of_the_one_that_doe
     options = ["--vocab", words, "--out", tmp_path, *OPTIONS]
     assert command(corpus, *options, "--topics", "2,25")[0] == 2
     assert [path.name for path in sorted(tmp_path.iterdir()) if path.is_dir()] == ["topics-2"]
+    # Where the first one fails, there is nothing to continue.
+    nowhere = [tmp_path / "nowhere.txt", "--out", tmp_path / "new" / "sweep", "--topics", "2,3"]
+    code, _, err = command(*nowhere)
+    assert code == 2
+    assert "there is no file or folder" in err
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_number_of_documents_is_singular_or_plural():

@@ -11,10 +11,10 @@ from fokker.cli.flags import CommandError
 
 
 @contextlib.contextmanager
-def made_folder(folder: Path | None) -> Iterator[None]:
+def made_folder(folder: Path | None, *settings: str) -> Iterator[None]:
     """Make the folder of --out; where an error ends the command before it has written there, remove it again.
 
-    None: there is no folder to make.
+    None: there is no folder to make. `settings`: files that are worth nothing on their own.
     """
     if folder is None:
         yield
@@ -27,12 +27,14 @@ def made_folder(folder: Path | None) -> Iterator[None]:
             raise CommandError(f"--out {folder}: you may not write to this folder; give another one.")
         yield
     except BaseException as error:
+        useless = (LOCK, *settings)
         if (
             created
             and not isinstance(error, BlockingIOError)
-            and {x.name for x in folder.iterdir()} <= {LOCK}
+            and {x.name for x in folder.iterdir()} <= {*useless}
         ):
-            (folder / LOCK).unlink(missing_ok=True)
+            for name in useless:
+                (folder / name).unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # not empty any more
                 for path in created:
                     path.rmdir()

@@ -150,7 +150,7 @@ def run(
     if no_skip and resume is None:
         raise ValueError("--no-skip is for --resume FOLDER, which is not given.")
     from fokker.cli.folders import made_folder
-    from fokker.cli.lda_sweep import Sweep, start_sweep
+    from fokker.cli.lda_sweep import SWEEP, Sweep, start_sweep
     from fokker.models.topics.together import of_all, own_folder
     from fokker.run.processes import by_first, is_first, together
 
@@ -168,7 +168,7 @@ def run(
     print_by_first_only()
     # Two runs in one folder would overwrite each other's files.
     made = folder if resume is None and is_first() else None
-    with together(), made_folder(made), own_folder(folder):
+    with together(), made_folder(made, SWEEP), own_folder(folder):
         stored = by_first(lambda: Sweep.read(folder))
         if len(numbers) > 1 or (resume is not None and stored is not None):
             if forever or corpus == "-":
