@@ -32,9 +32,8 @@ def check(
 ) -> Report:
     r"""Test whether exp(-H) is stationary under dz = f dt + √(2D) dW; if not, find the point and the error.
 
-    Give a `fk.Dynamics`, a `fk.SDE`, a sampler, or a `drift`, `diffusion` and `hamiltonian` as functions of
-    the state. The tests use float64, at points drawn from the target and around it: whether D is symmetric
-    positive semidefinite and Q is skew; whether the stationary Fokker–Planck residual is zero,
+    The tests use float64, at points drawn from the target and around it: whether D is symmetric positive
+    semidefinite and Q is skew; whether the stationary Fokker–Planck residual is zero,
 
         R = -∇·f + f·∇H + Σ_ij [∂_i∂_j D_ij - 2 ∂_iD_ij ∂_jH + D_ij(∂_iH ∂_jH - ∂_i∂_jH)] = 0,
 
@@ -43,6 +42,42 @@ def check(
     and whether the noise reaches every direction; whether theta's marginal is the target; and, if the
     residual is not zero, which term added to the drift makes it zero (Ma, Chen, Fox 2015, Theorem 1; Ding et
     al. 2014, Eq. 9).
+
+    A sampler with a Metropolis correction is exact because of it, so that the correction is tested (detailed
+    balance, reversibility, volume). Of another sampler the dynamics that it follows are tested, not its step
+    size; one that says nothing about itself is undecided.
+
+    Arguments:
+
+    - `drift`: a `fk.Dynamics`, a `fk.SDE`, or a sampler on its target, which are given alone; or f, a
+      function of named variables or of the whole state, with `diffusion` and `hamiltonian`. f returns the
+      structure of the state, or a tuple with one entry per variable.
+    - `diffusion`: D of a plain drift, with the temperature in it: a number, a diagonal in the structure of
+      the state, a matrix, a dictionary of blocks, a field, or a function that returns one.
+    - `hamiltonian`: H of a plain drift, a function of the state; or a `fk.Hamiltonian`, whose two parts are
+      needed to test theta's marginal.
+    - `state`: an example of the state, for its shapes and as a start for drawing points; of a sampler on a
+      target, theta alone will do. With a list of states, chains start at each of them, so that all modes
+      you know are tested. Without it, named variables are taken as single numbers; a function of one
+      variable needs it.
+    - `temperature`: T of a plain drift or a `fk.SDE`, whose target is exp(-H/T). Dynamics and samplers have
+      their own.
+    - `points`: states that replace the drawn points, in the structure of the state with a leading axis, or
+      two for chains and draws. Draws of theta only, such as `trace.samples`, are starts for drawing points.
+    - `number_of_points`: draws from the target, at least 2; half as many again are drawn from exp(-H/4),
+      which is wider. None takes 512 up to 12 dimensions and 128 above, 32 where derivatives are not exact;
+      for a correction it takes at least 1024.
+    - `exact`: whether all derivatives are computed, or else traces are estimated from random probes. None
+      computes all of them up to 64 dimensions.
+    - `explain`: whether to search for the reason of an error, which takes longer than the verdict.
+    - `periodic`: the periods of variables that are angles, as in `{"phi": 2 * jnp.pi}`; H need not grow in
+      them.
+    - `sphere`: the name of a variable that is a unit vector, or several names; exp(-H) is then a density on
+      the sphere.
+    - `seed`: of the points and probes.
+
+    Returns a `fk.Report`: `.ok`, `.verdict` ("right", "wrong" or "undecided") and `.reasons`; `print(report)`
+    explains them.
 
     ```python
     report = fk.check(
@@ -53,21 +88,6 @@ def check(
     report.ok  # False
     report.reasons  # ["the drift lacks -D∇H: noise without the friction that balances it"]
     ```
-
-    `state` is an example of the state, for its shapes and as a start for drawing points; with a list of
-    states, chains start at each of them, so that all modes you know are tested. Without it, named variables
-    are taken as single numbers. `temperature` is for a plain drift: the target is exp(-H/T), and `diffusion`
-    includes T. `points`, in the structure of the state with a leading axis, replace the drawn points; draws
-    of theta only, such as `trace.samples`, are starts for drawing points. `exact` computes all derivatives
-    (the default up to 64 dimensions), or else traces are estimated from random probes. `explain=False` leaves
-    out the search for the reason, which takes longer than the verdict.
-
-    H need not grow in a compact variable: `periodic={"phi": 2 * jnp.pi}` names angles and their periods,
-    `sphere="u"` names unit vectors, for which exp(-H) is a density on the sphere.
-
-    A sampler with a Metropolis correction is exact because of it, so that the correction is tested (detailed
-    balance, reversibility, volume). `state` may then be theta only. Of another sampler the dynamics that it
-    follows are tested, not its step size; one that says nothing about itself is undecided.
     """
     options = Options(points, number_of_points, exact, explain, periodic, sphere, checked_seed(seed))
     temperature = positive_temperature(temperature)

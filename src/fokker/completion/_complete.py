@@ -32,11 +32,10 @@ def complete(
         F = f p - ∇·(D p) = p (f - ∇·D + D∇H)     is divergence free iff p ∝ exp(-H) is stationary; then
         Σ_j ∂_j (Q_ij p) = F_i   is solved by   (Qp)^(k) = (F̂ kᵀ - k F̂ᵀ)/(2πi kᵀk)
 
-    The first argument is a drift function, with `diffusion` and `hamiltonian`, or an `fk.Dynamics`, an
-    `fk.SDE` or a mapping with the three. `state` is an example of the state. `box` has one (low, high)
-    per coordinate and is found automatically by default. `grid` is the number of points per side and is
-    adapted to the flux by default. `temperature` is for a drift or an SDE, whose target is then exp(-H/T); a
-    Dynamics has its own.
+    In two dimensions Q is unique and given by the formula. In three and more it is one of many with the same
+    drift. The Q of the formula grows like 1/p in the tails; the FFT method computes one that does not
+    (`decaying_gauge`). If exp(-H) is not stationary under the drift, the result belongs to the nearest drift
+    for which it is, and contains the distance.
 
     | method | dimensions | computation |
     | --- | --- | --- |
@@ -44,19 +43,35 @@ def complete(
     | `"axial"` | 2 and more | Q_ia p = ∫F_i dz_a along one `axis` a, the other entries 0; no grid |
     | `"auto"` | any | Fourier up to 3 dimensions, axial above |
 
-    In two dimensions Q is unique and given by the formula. In three and more it is one of many with the same
-    drift. The Q of the formula grows like 1/p in the tails; the FFT method computes one that does not
-    (`decaying_gauge`). If exp(-H) is not stationary under the drift, the result belongs to the nearest drift
-    for which it is, and contains the distance.
+    Arguments:
+
+    - `drift`: f, a function of named variables or of the whole state, with `diffusion` and `hamiltonian`; or
+      an `fk.Dynamics`, an `fk.SDE`, or a dictionary with the three names, which are given alone.
+    - `diffusion`: D of a drift, with the temperature in it: a number, a diagonal in the structure of the
+      state, a matrix, a dictionary of blocks, a field, or a function that returns one.
+    - `hamiltonian`: H of a drift, a function of the state.
+    - `state`: an example of the state, for its shapes and as a start for the search of the mass. Without it,
+      named variables are taken as single numbers; a function of one variable needs it.
+    - `box`: one (low, high) per coordinate, in their order or as a dictionary by name. None finds a box at
+      whose faces the density is below 1e-15 of its maximum.
+    - `grid`: the points per side of the grid for Fourier, one number or one per coordinate, each at least 16.
+      None refines the grid until it resolves the flux.
+    - `method`: a row of the table.
+    - `axis`: the axis a of the axial method, as the name of a coordinate or its number from 0. None takes
+      that along which the flux sums most nearly to zero.
+    - `temperature`: T of a drift or an SDE, whose target is then exp(-H/T); a Dynamics has its own.
+
+    Returns a `fk.Completion`: `.Q`, and `.dynamics` with it.
 
     ```python
     completion = fk.complete(
-        lambda theta, r: (r, -jax.grad(U)(theta) - C * r),
-        lambda theta, r: jnp.array([[0.0, 0.0], [0.0, C]]),
-        lambda theta, r: U(theta) + r**2 / 2,
+        lambda theta, r: (r, -theta - 0.5 * r),
+        {("r", "r"): 0.5},
+        lambda theta, r: (theta**2 + r**2) / 2,
     )
     print(completion)
-    fk.Dynamics(hamiltonian=H, D=D, Q=completion.Q)
+    z = {"theta": jnp.ones(()), "r": jnp.zeros(())}
+    completion.Q.as_matrix(z)  # [[0, -1], [1, 0]]
     ```
     """
     if method not in ("auto", "fourier", "axial"):

@@ -20,9 +20,22 @@ _Item = TypeVar("_Item")
 class Corpus:
     """Documents in a fixed order, as a stream that can start at any document; created by `open_corpus`.
 
-    `vocabulary`: the words of the ids. `size`: the number of documents that the source declares, including
-    those that will be skipped, or None; `count()` counts those that will be yielded. `tally`: what the latest
-    `batches` has read so far.
+    `size`: the number of documents that the source declares, including those that will be skipped, or None;
+    `count()` counts those that will be yielded. `tally`: what the latest `batches` has read so far.
+
+    Arguments:
+
+    - `source`: texts or counts, as `open_corpus` opens them.
+    - `vocabulary`: the words of the ids, a `Vocabulary`.
+    - `tokenise`: a function that splits a text into words, such as `fk.corpora.unicode_words`; counts are not
+      split.
+    - `bigrams`, `minimum_tokens`, `repeat`, `shuffle_buffer`, `seed`: as for `open_corpus`.
+
+    ```python
+    corpus = fk.corpora.open_corpus(["the cat sat", "the cat ran"], vocabulary=["cat", "ran", "sat"])
+    for documents in corpus.batches(2):
+        print(documents.to_matrix(3).toarray())  # [[1, 0, 1], [1, 1, 0]]
+    ```
     """
 
     def __init__(

@@ -36,6 +36,16 @@ class Prefetched:
     """The batches of a corpus, prepared in advance; iterate over it inside a `with` statement.
 
     `tally` covers the batches yielded so far.
+
+    Arguments:
+
+    - `corpus`, `batch_size`, `skip`, `ahead`: as for `prefetched`.
+
+    ```python
+    corpus = fk.corpora.open_corpus(["the cat sat", "the cat ran"], vocabulary=["cat", "ran", "sat"])
+    with fk.corpora.Prefetched(corpus, 1, skip=1) as batches:
+        documents = next(batches)
+    ```
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, skip: int = 0, ahead: int = 8) -> None:
@@ -91,18 +101,27 @@ class Prefetched:
 
 
 def prefetched(corpus: Corpus, batch_size: int, skip: int = 0, ahead: int = 8) -> Prefetched:
-    """The same batches as `corpus.batches(batch_size, skip)`, about `ahead` of them prepared in advance.
-
-    Arguments: `corpus`; `batch_size`, the documents per batch; `skip`, how many documents to leave out at the
-    start; `ahead`, about how many batches wait. Returns an iterable of `Documents`, for a `with` statement.
+    """The same batches as `corpus.batches(batch_size, skip)`, some of them prepared in advance.
 
     Text in files is read in a separate process, which does not import JAX. Iterables and standard input,
     which only this process has, and matrices, which are cheap to read, are read in a thread. An error is
     raised in place of the batch that caused it.
 
-        with prefetched(corpus, 100) as batches:
-            for documents in batches:
-                …
+    Arguments:
+
+    - `corpus`: a `Corpus`.
+    - `batch_size`: the documents per batch.
+    - `skip`: how many documents to leave out at the start.
+    - `ahead`: about how many batches wait, at least 1.
+
+    Returns an iterator over `Documents`, for a `with` statement.
+
+    ```python
+    corpus = fk.corpora.open_corpus(["the cat sat", "the cat ran"], vocabulary=["cat", "ran", "sat"])
+    with fk.corpora.prefetched(corpus, 100) as batches:
+        for documents in batches:
+            print(documents.size)
+    ```
     """
     return Prefetched(corpus, batch_size, skip, ahead)
 

@@ -46,7 +46,17 @@ def letters(text: str) -> list[str]:
     """Words of the letters a to z, by the rule of Hoffman's onlineldavb.
 
     HTML entities are decoded, text is converted to lower case, hyphens and white space separate words, and
-    every other character is removed: "Schrödinger's well-known cat" gives schrdingers, well, known, cat.
+    every other character is removed.
+
+    Arguments:
+
+    - `text`: a text.
+
+    Returns the list of its words.
+
+    ```python
+    fk.corpora.letters("Schrödinger's well-known cat")  # ["schrdingers", "well", "known", "cat"]
+    ```
     """
     plain = html.unescape(text).lower().encode("ascii", "ignore")
     return plain.translate(_SEPARATOR_TO_SPACE, _REMOVED).decode("ascii").split()
@@ -102,8 +112,17 @@ def unicode_words(text: str) -> list[str]:
     """Words of any language that separates them: a letter, followed by letters, digits and marks.
 
     HTML entities are decoded, and the text is `normalised`. Everything else separates words, apostrophes and
-    hyphens included: "L'eau de Köln: 20 Brücken" gives l, eau, de, köln, brücken. Numbers are left out, with
-    the letters that follow them.
+    hyphens included. Numbers are left out, with the letters that follow them.
+
+    Arguments:
+
+    - `text`: a text.
+
+    Returns the list of its words.
+
+    ```python
+    fk.corpora.unicode_words("L'eau de Köln: 20 Brücken")  # ["l", "eau", "de", "köln", "brücken"]
+    ```
     """
     plain = normalised(html.unescape(text)).replace(JOINT, " ")
     if plain.isascii():
@@ -115,10 +134,18 @@ def unicode_words(text: str) -> list[str]:
 
 
 class matches:
-    r"""Words that match a regular expression: `matches(r"\w+")`.
+    r"""A function that finds the words that match a regular expression.
 
     HTML entities are decoded, the text is converted to lower case, and letters are composed with their
-    accents (Unicode's NFC) first. If the expression has a group, the group is the word.
+    accents (Unicode's NFC) first.
+
+    Arguments:
+
+    - `pattern`: the expression. If it has a group, the group is the word; it has at most one.
+
+    ```python
+    fk.corpora.matches(r"\w+")("Chapter 1")  # ["chapter", "1"]
+    ```
     """
 
     def __init__(self, pattern: str) -> None:

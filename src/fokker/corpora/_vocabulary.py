@@ -19,9 +19,19 @@ _ALL_STOP_WORDS = frozenset[str]().union(*STOP_WORDS.values())
 class Vocabulary:
     """Words in a fixed order: the id of a word is its position, from 0.
 
-    `words`: all words. `index`: the id of each word. `undercount`: the largest possible error of the document
-    counts that a learned vocabulary is based on (0 if nothing was pruned). `language`: the language that was
-    detected while it was learned, whose stop words were left out.
+    `index`: the id of each word.
+
+    Arguments:
+
+    - `words`: all words, each once.
+    - `undercount`: the largest possible error of the document counts that a learned vocabulary is based on (0
+      if nothing was pruned).
+    - `language`: the language that was detected while it was learned, whose stop words were left out.
+
+    ```python
+    vocabulary = fk.corpora.Vocabulary(["cat", "ran", "sat"])
+    vocabulary.index["sat"]  # 2
+    ```
     """
 
     def __init__(self, words: Iterable[str], *, undercount: int = 0, language: str | None = None) -> None:

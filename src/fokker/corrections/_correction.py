@@ -147,7 +147,23 @@ def check_positive_temperature(dynamics: Dynamics | SDE) -> None:
 def metropolis_rule(
     uniform: Array, energy_change: Array, is_sound: Array | bool = True
 ) -> tuple[Array, Array, Array]:
-    """(accepted, acceptance rate, divergent): min(1, e^{-ΔE}), never where the proposal is not sound."""
+    """The decision of Metropolis: accept with probability min(1, e^{-ΔE}).
+
+    Arguments:
+
+    - `uniform`: a number, uniform between 0 and 1.
+    - `energy_change`: ΔE, the change of H/T less the logarithm of the proposal's probability back over that
+      there.
+    - `is_sound`: whether the proposal may be accepted at all. It never is where ΔE is not finite, or at least
+      1000 (`DIVERGENT`).
+
+    Returns whether it is accepted, the probability of that, and whether the step is divergent: not sound, by
+    `is_sound` or by ΔE. Arrays of any shape are decided on entry by entry.
+
+    ```python
+    accepted, rate, divergent = fk.corrections.metropolis_rule(jnp.array(0.3), jnp.array(1.0))
+    ```
+    """
     # Not for NaN, nor for -inf: a point of infinite density would never be left.
     is_sound = is_sound & jnp.isfinite(energy_change) & (energy_change < DIVERGENT)
     rate = jnp.where(is_sound, jnp.exp(-jnp.maximum(energy_change, 0)), 0)

@@ -72,10 +72,16 @@ class Metropolis(Correction):
     1991). After a rejection in reversed time the momentum is reversed, otherwise the target would not be
     kept. The target is exact at any step size; a larger step is rejected more often.
 
-    A decision is made after `num_integration_steps` steps: a number, or a function of a uniform number and
-    the step size. Dynamics with D = 0 get a new momentum before each trajectory.
+    Dynamics with D = 0 get a new momentum before each trajectory.
+
+    Arguments:
+
+    - `num_integration_steps`: the steps of the integrator before each decision: a whole number, or a function
+      of a uniform number and the step size, whose result is rounded down and at least 1. None (the default)
+      is 1.
 
     ```python
+    dynamics = fk.dynamics.langevin(lambda theta: jnp.sum(theta**2) / 2)
     sampler = fk.samplers.recipe(dynamics, step_size=0.1, correction=fk.corrections.Metropolis())
     ```
     """

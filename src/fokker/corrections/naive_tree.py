@@ -64,6 +64,16 @@ class NaiveTree(DoublingPath):
     (θ⁺-θ⁻)·r < 0 at one of its ends; of its points within the slice one is chosen uniformly. All points are
     stored: memory grows as 2^`max_depth`, and a path that ends early in a doubling is computed to its end.
     Keeps exp(-H/T) exactly.
+
+    Arguments:
+
+    - `max_depth`: the most doublings of a path, a whole number from 1 to 12.
+
+    ```python
+    dynamics = fk.dynamics.hamiltonian_flow(lambda theta: jnp.sum(theta**2) / 2)
+    leapfrog, tree = fk.integrators.Leapfrog(), fk.corrections.NaiveTree(max_depth=5)
+    sampler = fk.samplers.recipe(dynamics, 0.1, integrator=leapfrog, correction=tree)
+    ```
     """
 
     max_depth: int = eqx.field(static=True, default=8)

@@ -94,20 +94,25 @@ class Tree(DoublingPath):
     r"""A path that doubles until it begins to return, and a point chosen from it (Hoffman and Gelman 2014).
 
     Steps forward or back in time at random, 1, 2, 4, … of them, until the path, or a subtree of it, turns
-    round: r·ρ ≤ 0 at one of its ends, with ρ the integral of r over it (Betancourt 2017). `variant`
-    "multinomial" chooses a point in proportion to exp(-H/T), favouring the newer half (there, appendix A.3);
-    "slice" chooses uniformly among those above a random level, as in the first paper. Keeps exp(-H/T)
+    round: r·ρ ≤ 0 at one of its ends, with ρ the integral of r over it (Betancourt 2017). Keeps exp(-H/T)
     exactly. Memory grows with `max_depth`, not with the path. For integrators of Hamiltonian dynamics that
     are reversible and keep volume: `Leapfrog`, `GeneralisedLeapfrog`.
 
+    Arguments:
+
+    - `max_depth`: the most doublings, a whole number from 1 to 30: a path has at most 2^`max_depth` points.
+    - `variant`: "multinomial" chooses a point in proportion to exp(-H/T), favouring the newer half
+      (Betancourt 2017, appendix A.3); "slice" uniformly among those above a random level (the first paper).
+    - `slots`: the largest depth, known when compiled, of a `max_depth` that is an array; 0 takes `max_depth`.
+
     ```python
+    dynamics = fk.dynamics.hamiltonian_flow(lambda theta: jnp.sum(theta**2) / 2)
     fk.samplers.recipe(dynamics, 0.1, integrator=fk.integrators.Leapfrog(), correction=fk.corrections.Tree())
     ```
     """
 
     max_depth: Any = 10
     variant: str = eqx.field(static=True, default="multinomial")
-    # Room for the marks of subtrees: the largest depth, known when compiled.
     slots: int = eqx.field(static=True, default=0)
 
     label: ClassVar = "tree"

@@ -26,12 +26,17 @@ class Images(NamedTuple):
 def read_idx(path: str | Path) -> np.ndarray:
     """The array in a file of the IDX format, plain or compressed.
 
+    The format is: two zero bytes, the type, the number n of axes, n sizes of 4 bytes, then the entries.
+
     ```python
     images = fk.datasets.read_idx("train-images-idx3-ubyte.gz")  # (60000, 28, 28)
     ```
 
-    `path`: the file. Returns an array of the type and shape that the file declares. The format is: two zero
-    bytes, the type, the number n of axes, n sizes of 4 bytes, then the entries.
+    Arguments:
+
+    - `path`: the file.
+
+    Returns an array of the type and shape that the file declares.
     """
     path = Path(path).expanduser()
     contents = read_all(path)
@@ -62,8 +67,12 @@ def mnist(folder: str | Path | None = None) -> Images:
     images, labels, test_images, test_labels = fk.datasets.mnist()
     ```
 
-    `folder`: the files are in its subfolder mnist. By default that of the variable FOKKER_DATA, or else the
-    one into which `fokker data get mnist` downloads. Returns `Images`.
+    Arguments:
+
+    - `folder`: the files are in its subfolder mnist. By default that of the variable FOKKER_DATA, or else the
+      one into which `fokker data get mnist` downloads.
+
+    Returns `Images`.
     """
     arrays = Images(
         *(

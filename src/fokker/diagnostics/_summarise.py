@@ -37,7 +37,24 @@ def summarise(
     halving: bool = False,
     probabilities: Sequence[float] = QUANTILES,
 ) -> Summary:
-    """Moments, quantiles, split R-hat and effective draws of what is judged, and the problems found."""
+    """Moments, quantiles, split R-hat and effective draws of what is judged, and the problems found.
+
+    It is what `trace.summary()` calls.
+
+    Arguments:
+
+    - `trace`: a run, with at least 8 draws per chain, or with moments alone.
+    - `quantities`, `gradients`: as for `trace.summary`.
+    - `halving`: its `step_halving`.
+    - `probabilities`: its `quantiles`.
+
+    Returns a `Summary`.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.sgld(0.1), init=jnp.zeros(2), steps=1000)
+    print(fk.diagnostics.summarise(trace, probabilities=(0.25, 0.5, 0.75)))
+    ```
+    """
     probabilities = checked_probabilities(probabilities)
     if trace.draws is None and trace.moments is not None:
         return _of_moments(trace, quantities)

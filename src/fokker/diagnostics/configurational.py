@@ -95,8 +95,19 @@ def configurational_temperature(draws: np.ndarray, gradients: np.ndarray) -> tup
     r"""E[(θ_i - Eθ_i) ∂U/∂θ_i] of each coordinate, and standard errors; T for draws from exp(-U/T).
 
     By the virial theorem, for a target without walls. It is for theta what the kinetic temperature is for the
-    momentum. `draws` and `gradients`, ∇U at the draws, are m × d, and the draws must be independent;
-    `spread_of` is for chains. Too large a step, or uncorrected minibatch noise, gives too high a value.
+    momentum. Too large a step, or uncorrected minibatch noise, gives too high a value.
+
+    Arguments:
+
+    - `draws`: m × d, independent of each other; `spread_of` is for chains.
+    - `gradients`: ∇U at the draws, m × d.
+
+    Returns two arrays of length d, the temperatures and their standard errors.
+
+    ```python
+    draws = np.random.default_rng(0).normal(size=(1000, 2))
+    temperature, error = fk.diagnostics.configurational_temperature(draws, draws)  # ∇U = θ
+    ```
     """
     each = (draws - draws.mean(axis=0)) * gradients
     m = len(each)
@@ -133,12 +144,28 @@ def spread_of(
     along the same directions by E[v·∇U] = 0 (`Shift`), and the shape of each coordinate by two more equations
     (`Shape`).
 
-    With `groups`, the draws and gradients are those along a few orthonormal directions of a theta of many
-    coordinates, whose averages over groups of coordinates are given.
-
     At `walls` the density is not zero, and both equations have a boundary term. It vanishes for a function
     that is zero there: f = θ - a for one wall a, and (θ - a)(b - θ)/(b - a) for two, with
     E[f ∂U/T] = E[f']. Such coordinates have this equation only; the others have all of them.
+
+    Arguments:
+
+    - `draws`: chain × draw × coordinate. A single chain is split into two halves.
+    - `gradients`: ∇U/T at the draws, of the same shape.
+    - `groups`: averages over groups of coordinates (`fokker.diagnostics.configurational.Groups`), for a theta
+      of many coordinates, of which draws and gradients are those along a few orthonormal directions. None
+      where they are those of the coordinates.
+    - `walls`: where the target ends along each coordinate (`fokker.diagnostics.configurational.Walls`); None
+      where it has no walls.
+    - `names`: of the coordinates; without them they are numbered.
+
+    Returns a `Spread`.
+
+    ```python
+    draws = np.random.default_rng(0).normal(size=(4, 500, 2))
+    spread = fk.diagnostics.spread_of(draws, draws)  # ∇U/T = θ
+    spread.furthest()  # None: nothing is wrong
+    ```
     """
     averages = None if groups is None else groups.products
     if len(draws) == 1:  # split the chain into two halves

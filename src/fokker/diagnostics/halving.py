@@ -77,7 +77,20 @@ class StepHalving:
 
 
 def step_halving(trace: "Trace") -> StepHalving:
-    """Compare a run with one that has half the step size and twice the steps."""
+    """Compare a run with one that has half the step size and twice the steps; `trace.step_halving()`.
+
+    Arguments:
+
+    - `trace`: a run of `fk.sample` with `keep="draws"` and at least two chains, by a sampler with a step size
+      that leaves a bias.
+
+    Returns a `StepHalving`.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.sgld(0.1), init=jnp.zeros(2), steps=1000)
+    print(fk.diagnostics.step_halving(trace))
+    ```
+    """
     if trace.origin is None or trace.draws is None:
         raise ValueError("halving the step needs the draws of a run of fk.sample: keep='draws'.")
     if trace.origin.sampler.is_exact:

@@ -73,7 +73,17 @@ class Health:
 
 
 class Monitor:
-    """Follows a sampler that is written elsewhere, by its parameters and gradients; made by `fk.monitor`."""
+    """Follows a sampler that is written elsewhere, by its parameters and gradients; made by `fk.monitor`.
+
+    Arguments:
+
+    - `temperature`, `size`, `batch_size`, `step_size`, `friction`, `live`, `seed`: as for `fk.monitor`.
+
+    ```python
+    monitor = fk.diagnostics.Monitor(size=1000, batch_size=10)
+    monitor.add(np.zeros(3), np.ones(3), chain=1)
+    ```
+    """
 
     def __init__(
         self,
@@ -114,14 +124,15 @@ class Monitor:
     ) -> None:
         """Tell the monitor where a chain is; as often as you like, at equal distances.
 
-        Args:
-            theta: the parameters: an array of NumPy, JAX or PyTorch, or dictionaries and lists of them.
-            gradient: of U/`size` at these parameters, before they move: the same tree. A minibatch's will do.
-            chain: which chain this is.
-            momentum: r of the dynamics, for the kinetic temperature.
-            mass: of the momentum, whose law is N(0, mass · T).
-            repeat: a second gradient at the same parameters from another, independent minibatch of the same
-                size, for the share of minibatch noise. It is needed now and then only.
+        Arguments:
+
+        - `theta`: the parameters: an array of NumPy, JAX or PyTorch, or dictionaries and lists of them.
+        - `gradient`: of U/`size` at these parameters, before they move: the same tree. A minibatch's will do.
+        - `chain`: which chain this is.
+        - `momentum`: r of the dynamics, for the kinetic temperature.
+        - `mass`: of the momentum, whose law is N(0, mass · T).
+        - `repeat`: a second gradient at the same parameters from another, independent minibatch of the same
+          size, for the share of minibatch noise. It is needed now and then only.
         """
         position, slope = vectors(theta, "theta"), vectors(gradient, "gradient")
         check_alike(position, slope, "gradient")
@@ -173,11 +184,7 @@ class Monitor:
         return self._directions @ x
 
     def health(self) -> Health:
-        """What can be said of the draws so far.
-
-        Returns:
-            Temperatures with standard errors, the share of minibatch noise, R-hat, drift, and a verdict.
-        """
+        """Temperatures with their errors, the share of minibatch noise, R-hat, drift and a verdict so far."""
         blocks, whole, kinetic = self._temperatures()
         share = None
         if self._noise and self.step_size is not None:
@@ -309,23 +316,20 @@ def monitor(
     By the virial theorem ⟨(θ - c)·∇U⟩ = dT for every c in draws of exp(-U/T), and a minibatch gradient, taken
     before the step, has the same mean. So a chain that is fed with (θ, ∇U) shows its temperature.
 
-    Args:
-        temperature: T that the draws should have.
-        size: what gradients are multiplied by to be those of U: 1 for those of U itself; the number N of
-            data for those of the mean loss (with the prior divided by N in it).
-        batch_size: n, to recognise a forgotten N/n.
-        step_size: ε of θ' = θ - ε∇U + √(2εT) noise, or of a momentum; for the share of minibatch noise.
-        friction: of a momentum, with √(2εTC) noise.
-        live: whether to show a line in the terminal once per second.
-        seed: of the random directions that are followed in many dimensions.
+    Arguments:
 
-    Returns:
-        A `Monitor`: `add(theta, gradient)` at every step, or every tenth, and `health()` at any time.
+    - `temperature`: T that the draws should have.
+    - `size`: what gradients are multiplied by to be those of U: 1 for those of U itself; the number N of data
+      for those of the mean loss (with the prior divided by N in it).
+    - `batch_size`: n, to recognise a forgotten N/n.
+    - `step_size`: ε of θ' = θ - ε∇U + √(2εT) noise, or of a momentum; for the share of minibatch noise.
+    - `friction`: of a momentum, with √(2εTC) noise.
+    - `live`: whether to show a line in the terminal once per second.
+    - `seed`: of the random directions that are followed in many dimensions.
+
+    Returns a `Monitor`: `add(theta, gradient)` at every step, or every tenth, and `health()` at any time.
 
     ```python
-    import numpy as np
-    import fokker as fk
-
     rng, monitor, theta = np.random.default_rng(0), fk.monitor(), np.zeros(5)
     for _ in range(5000):
         gradient = theta  # of U = |θ|²/2

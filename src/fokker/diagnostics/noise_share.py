@@ -17,10 +17,26 @@ def gradient_noise_share(
     r"""ε tr B̂ / 2T tr D over the chains' states: the ratio of minibatch noise to injected noise, in variance.
 
     B̂ is the covariance of the drift (`fk.Dynamics.drift_noise`), from the spread of the gradients of single
-    data in one batch per chain. None if it is unknown: without minibatches, or to the sampler. `positions`,
-    chain × draw: where gradients are taken, and averaged over; by default the states'. `repeats`: how many
-    steps share a batch. They add its noise up, r steps r² times the variance of one: as much as that of r
-    times B̂ in each, where the chain moves little meanwhile.
+    data in one batch per chain. Steps that share a batch add its noise up, r steps r² times the variance of
+    one: as much as that of r times B̂ in each, where the chain moves little meanwhile.
+
+    Arguments:
+
+    - `sampler`: on its target, as `trace.origin.sampler`.
+    - `states`: the states of the chains, as `trace.state`.
+    - `batches`: how rows are drawn (`fk.batches`), as `trace.origin.batches`.
+    - `seed`: of the batches; of a stream the first is taken.
+    - `positions`: where gradients are taken and averaged over, a tree like theta with the leading axes chain
+      and draw. None takes the positions of the states.
+    - `repeats`: r, how many steps share a batch.
+
+    Returns the ratio, or None where it is not known: without minibatches, with batches of a single row, or
+    for a sampler that does not say it.
+
+    ```python
+    trace = fk.sample(posterior, fk.samplers.sgld(1e-3), init=jnp.zeros(2), steps=1000, batch_size=2)
+    share = fk.diagnostics.gradient_noise_share(trace.origin.sampler, trace.state, trace.origin.batches)
+    ```
     """
     if batches is None or batches.batch_size < 2 or not sampler.wants_target:
         return None

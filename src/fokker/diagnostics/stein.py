@@ -25,7 +25,7 @@ class Stein:
 
 
 def kernel_stein_discrepancy(draws: Any, gradients: Any, seed: int = 0) -> Stein:
-    r"""The U-statistic of k₀ over m draws with ∇log p at them, both m × d.
+    r"""The U-statistic of k₀ over m draws with ∇log p at them.
 
         k₀(x, y) = s(x)·s(y) k + s(x)·∇_y k + s(y)·∇_x k + ∇_x·∇_y k
         k = (1 + |x - y|²/d)^{-1/2} + 1 + x·y/d
@@ -37,6 +37,19 @@ def kernel_stein_discrepancy(draws: Any, gradients: Any, seed: int = 0) -> Stein
     from p. For different draws, k₀ is linear in each gradient, so that independent noise in the gradients, as
     from minibatches, causes no bias. The p-value uses random signs (Chwialkowski et al. 2016) and is valid
     for independent draws: thin a chain first.
+
+    Arguments:
+
+    - `draws`: m × d, with m at least 8. Memory grows as m².
+    - `gradients`: ∇log p at the draws, m × d: this is -∇U, and not ∇U.
+    - `seed`: of the random signs.
+
+    Returns a `Stein`, with `.squared` and `.p_value`.
+
+    ```python
+    draws = np.random.default_rng(0).normal(size=(200, 2))
+    stein = fk.diagnostics.kernel_stein_discrepancy(draws, -draws)  # log p = -|θ|²/2
+    ```
     """
     x, s = np.asarray(draws, float), np.asarray(gradients, float)
     if x.ndim != 2 or x.shape != s.shape or len(x) < 8:

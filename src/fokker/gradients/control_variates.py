@@ -13,7 +13,17 @@ from fokker.targets.target import TargetWithData
 
 
 class ControlVariates(Estimator):
-    r"""∇Ũ(θ) - ∇Ũ(θ*) + ∇U(θ*), with the same batch in both terms."""
+    r"""∇Ũ(θ) - ∇Ũ(θ*) + ∇U(θ*), with the same batch in both terms; made by `control_variates`.
+
+    Arguments:
+
+    - `center`: θ*, an array or a tree of arrays.
+    - `full`: ∇U(θ*), where it is known. None leaves it to `on`.
+
+    ```python
+    estimator = fk.gradients.ControlVariates(jnp.zeros(2)).on(posterior)
+    ```
+    """
 
     center: PyTree[Array]
     full: PyTree[Array] | None = None

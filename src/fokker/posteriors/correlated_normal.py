@@ -19,6 +19,16 @@ def correlated_normal(dimension: int) -> ClassicPosterior:
         -2 log p = z_1² + Σ_{i>1} (z_i - ρ z_{i-1})² / (1 - ρ²).
 
     In many dimensions the condition number of the correlations alone is near ((1 + ρ)/(1 - ρ))² = 361.
+
+    Arguments:
+
+    - `dimension`: of θ, at least 2.
+
+    Returns a `ClassicPosterior`.
+
+    ```python
+    target = fk.posteriors.correlated_normal(50).target
+    ```
     """
     if dimension < 2:
         raise ValueError(f"dimension={dimension} was given; correlations need 2 or more.")

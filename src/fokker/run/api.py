@@ -209,13 +209,14 @@ def tune(
 
 
 def open(path: str | Path) -> Trace:
-    """The trace of a run in a folder, finished or not; its draws are read when they are asked for.
-
-    It knows no model: for gradients in `summary`, for `rerun` and for more steps use `fk.resume`.
+    """The trace of a run in a folder, finished or not.
 
     Arguments:
 
     - `path`: the folder, as `fk.sample(…, out=path)` or `trace.save(path)` has written it.
+
+    Returns a `fk.Trace`, whose draws are read when they are asked for. It knows no model: for gradients in
+    `summary`, for `rerun` and for more steps use `fk.resume`.
 
     ```python
     print(fk.open("run").summary())

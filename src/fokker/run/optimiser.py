@@ -127,10 +127,11 @@ def optax(
       `update` moves them.
     - `temperature`: T.
 
-    The step with number t is `sampler.step(state.step.fold_into(state.key), …)`, up to rounding: Optax adds
-    the difference, and θ + (θ' - θ) is θ' where neither is more than twice the other, else θ' to within 3/2
-    units in the last place of the larger. Rounding does not add up, since every step starts from the
-    parameters that it is given.
+    Returns an `optax.GradientTransformation`. The step with number t is
+    `sampler.step(state.step.fold_into(state.key), …)`, up to rounding: Optax adds the difference, and
+    θ + (θ' - θ) is θ' where neither is more than twice the other, else θ' to within 3/2 units in the last
+    place of the larger. Rounding does not add up, since every step starts from the parameters that it is
+    given.
 
     Only samplers whose step needs one gradient at the present parameters: `sgld`, `sgrld`, `sgfs` with B̂
     given, `sghmc`, `sgnht`, `gsgrhmc`, `ula`, `ulmc` with their default integrators. Others are refused with

@@ -48,7 +48,19 @@ _WITH_ARGUMENTS = "fk.constraints.lower(bound), upper(bound), interval(low, high
 
 
 def as_constraint(constraint: object) -> Constraint:
-    """A constraint, from its name or from a constraint."""
+    """A constraint from its name, as `fk.constrain` takes it.
+
+    Arguments:
+
+    - `constraint`: one of `fk.constraints`, which is returned as it is; or the name of one that needs no
+      arguments, such as "positive" or "zero_sum", or "unit" for numbers between 0 and 1.
+
+    Returns a `Constraint`.
+
+    ```python
+    simplex = fk.constraints.as_constraint("simplex")
+    ```
+    """
     if isinstance(constraint, Constraint):
         return constraint
     names = ", ".join(_NAMED)

@@ -134,27 +134,75 @@ class _Interval(Constraint):
 
 
 def real() -> Constraint:
-    """Any number: x = y."""
+    """Any number: x = y.
+
+    Returns a constraint, for `fk.constrain`. It has no arguments.
+
+    ```python
+    constrained = fk.constrain(target, {"mean": fk.constraints.real()})
+    ```
+    """
     return _Real()
 
 
 def positive() -> Constraint:
-    """Numbers above 0: x = exp(y)."""
+    """Numbers above 0: x = exp(y).
+
+    Returns a constraint, for `fk.constrain`. It has no arguments.
+
+    ```python
+    constrained = fk.constrain(target, {"scale": fk.constraints.positive()})
+    ```
+    """
     return _Positive()
 
 
 def lower(bound: ArrayLike) -> Constraint:
-    """Numbers above `bound`, a number or an array: x = bound + exp(y)."""
+    """Numbers above a bound: x = bound + exp(y).
+
+    Arguments:
+
+    - `bound`: a finite number for all entries, or an array whose shape is that of x or broadcasts to it.
+
+    Returns a constraint, for `fk.constrain`.
+
+    ```python
+    constrained = fk.constrain(target, {"degrees": fk.constraints.lower(2.0)})
+    ```
+    """
     return _Bound(bound, is_lower=True)
 
 
 def upper(bound: ArrayLike) -> Constraint:
-    """Numbers below `bound`, a number or an array: x = bound - exp(y)."""
+    """Numbers below a bound: x = bound - exp(y).
+
+    Arguments:
+
+    - `bound`: as for `lower`.
+
+    Returns a constraint, for `fk.constrain`.
+
+    ```python
+    constrained = fk.constrain(target, {"slopes": fk.constraints.upper(jnp.array([0.0, 1.0]))})
+    ```
+    """
     return _Bound(bound, is_lower=False)
 
 
 def interval(low: ArrayLike, high: ArrayLike) -> Constraint:
-    """Numbers between `low` and `high`, by the logistic function; the ends are numbers or arrays."""
+    """Numbers between two ends: x = low + (high - low) s(y), s the logistic function.
+
+    Arguments:
+
+    - `low`, `high`: the ends, finite, with low < high. Each is a number for all entries, or an array
+      whose shape is that of x or broadcasts to it.
+
+    Returns a constraint, for `fk.constrain`.
+
+    ```python
+    constrained = fk.constrain(target, {"correlation": fk.constraints.interval(-1.0, 1.0)})
+    ```
+    """
     return _Interval(low, high)
 
 

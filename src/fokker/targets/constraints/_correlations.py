@@ -149,6 +149,12 @@ def correlation() -> Constraint:
     From d(d - 1)/2 numbers. Densities are with respect to Lebesgue measure on the entries below the diagonal,
     as that of `lkj_log_density` is; 0 as a log density is the uniform distribution. Where correlations come
     near to 1, `correlation_cholesky` keeps more digits.
+
+    Returns a constraint, for `fk.constrain`. It has no arguments.
+
+    ```python
+    constrained = fk.constrain(target, {"correlation": fk.constraints.correlation()})
+    ```
     """
     return _Correlation()
 
@@ -159,16 +165,32 @@ def correlation_cholesky() -> Constraint:
     Lower triangular, with rows of length 1 and a positive diagonal, from d(d - 1)/2 numbers. Densities are
     with respect to Lebesgue measure on the entries below the diagonal, as that of `lkj_cholesky_log_density`
     is, under which R has the density of LKJ.
+
+    Returns a constraint, for `fk.constrain`. It has no arguments.
+
+    ```python
+    constrained = fk.constrain(target, {"factor": fk.constraints.correlation_cholesky()})
+    ```
     """
     return _CorrelationCholesky()
 
 
 def lkj_log_density(correlation: Float[Array, "... d d"], eta: float | Array) -> Float[Array, "..."]:
-    r"""log of det(R)^(η - 1)/c, of a correlation matrix, or of each of several along leading axes.
+    r"""log of det(R)^(η - 1)/c, the density of LKJ, for `fk.constraints.correlation()`.
 
-    η = 1 is the uniform distribution, and larger η favour small correlations: each has the density of
-    2b - 1, b ~ Beta(a, a), a = η - 1 + d/2. c = Π_{k=1}^{d-1} π^(k/2) Γ(η + (d - 1 - k)/2)/Γ(η + (d - 1)/2).
-    For `fk.constraints.correlation()`. Lewandowski, Kurowicka and Joe (2009).
+    Each correlation has the density of 2b - 1, b ~ Beta(a, a), a = η - 1 + d/2.
+    c = Π_{k=1}^{d-1} π^(k/2) Γ(η + (d - 1 - k)/2)/Γ(η + (d - 1)/2). Lewandowski, Kurowicka and Joe (2009).
+
+    Arguments:
+
+    - `correlation`: R, a correlation matrix of at least two rows, or several along leading axes.
+    - `eta`: η, a number above 0: 1 is the uniform distribution, and larger η favour small correlations.
+
+    Returns the log density of each matrix.
+
+    ```python
+    log_density = fk.constraints.lkj_log_density(jnp.array([[1.0, 0.5], [0.5, 1.0]]), 2.0)
+    ```
     """
     R = _checked(correlation, "correlation")
     eta = _checked_eta(eta, R)
@@ -180,6 +202,17 @@ def lkj_cholesky_log_density(factor: Float[Array, "... d d"], eta: float | Array
     r"""log of the density of L for which R = LLᵀ has that of `lkj_log_density`: Π_i L_ii^(d - i + 2η - 2)/c.
 
     For `fk.constraints.correlation_cholesky()`; i is from 1 to d.
+
+    Arguments:
+
+    - `factor`: L, lower triangular, d × d, or several along leading axes.
+    - `eta`: η, as for `lkj_log_density`.
+
+    Returns the log density of each L.
+
+    ```python
+    log_density = fk.constraints.lkj_cholesky_log_density(jnp.array([[1.0, 0.0], [0.6, 0.8]]), 2.0)
+    ```
     """
     L = _checked(factor, "factor")
     eta = _checked_eta(eta, L)

@@ -212,21 +212,44 @@ def simplex() -> Constraint:
     """Positive numbers whose sum over the last axis is 1: K of them from K - 1, by the isometric log-ratio.
 
     Densities on it are with respect to Lebesgue measure on all entries but the last, as Dirichlet's is.
+
+    Returns a constraint, for `fk.constrain`. It has no arguments.
+
+    ```python
+    constrained = fk.constrain(target, {"weights": fk.constraints.simplex()})
+    ```
     """
     return _Simplex()
 
 
 def ordered() -> Constraint:
-    """Numbers that increase along the last axis: the first, then increments exp(y)."""
+    """Numbers that increase along the last axis: the first, then increments exp(y).
+
+    Returns a constraint, for `fk.constrain`. It has no arguments.
+
+    ```python
+    constrained = fk.constrain(target, {"cutpoints": fk.constraints.ordered()})
+    ```
+    """
     return _Ordered()
 
 
 def zero_sum(axis: int | tuple[int, ...] = -1) -> Constraint:
-    """Numbers whose sum over an axis, or over each of several, is 0: K of them from K - 1.
+    """Numbers whose sum over an axis is 0: K of them from K - 1.
 
     x = V y with orthonormal columns V. Densities are with respect to Lebesgue measure on the plane of such x,
     so that the prior -Σx²/(2σ²) is that of K - 1 independent normals y, and every x_k has the variance
     σ²(1 - 1/K): independent normals given that their sum is 0.
+
+    Arguments:
+
+    - `axis`: the axis, the last by default, or a tuple of axes: the sum over each of them is then 0.
+
+    Returns a constraint, for `fk.constrain`.
+
+    ```python
+    constrained = fk.constrain(target, {"effects": fk.constraints.zero_sum((0, 1))})
+    ```
     """
     axes: Any = axis if isinstance(axis, tuple | list) else (axis,)
     if not axes or not all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes):
@@ -240,5 +263,11 @@ def unit_vector() -> Constraint:
     Densities are with respect to the area of the sphere: 0 as a log density is the uniform distribution, and
     κ μ·x that of von Mises and Fisher. |y|, which x does not depend on, is independent of it and has the
     density of a χ with d + 8 degrees of freedom.
+
+    Returns a constraint, for `fk.constrain`. It has no arguments.
+
+    ```python
+    constrained = fk.constrain(target, {"direction": fk.constraints.unit_vector()})
+    ```
     """
     return _UnitVector()
