@@ -55,6 +55,8 @@ def test_a_signature_and_the_methods_of_a_class_are_shown():
     assert (
         api._markdown("a * b, `c * d` and x < y\n\n    e * f") == "a \\* b, `c * d` and x \\< y\n\n    e * f"
     )
+    sections = api._markdown("One.\n\nArgs:\n    a: of *b*,\n        c.\n\nReturns:\n    d.\n\nE.\n\n    f")
+    assert sections == "One.\n\nArguments:\n\n- `a`: of \\*b\\*,\n  c.\n\nReturns:\n\n  d.\n\nE.\n\n    f"
 
 
 # Names that a page lacks are listed by `test_additions.py`.

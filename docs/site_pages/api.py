@@ -125,11 +125,28 @@ def _member(owner: str, name: str, value: Any) -> str:
     return f"- {heading}\n\n  {body}"
 
 
+def _with_lists(text: str) -> str:
+    """A docstring whose sections `Args:` and `Returns:` are Markdown: their lines are indented."""
+    lines = []
+    section = ""
+    for line in text.splitlines():
+        if line in ("Args:", "Returns:"):
+            section = line
+            lines += [line.replace("Args", "Arguments"), ""]
+        elif section and line.startswith("    "):
+            item = re.fullmatch(r"    ([\w, ]+): (.*)", line) if section == "Args:" else None
+            lines.append(f"- `{item[1]}`: {item[2]}" if item else "  " + line.strip())
+        else:
+            section = section if not line else ""
+            lines.append(line)
+    return "\n".join(lines)
+
+
 def _markdown(text: str) -> str:
     """A docstring as MyST: a lone sign that Markdown would take for its own is kept as it is."""
     kept = []
     fenced = False
-    for line in text.splitlines():
+    for line in _with_lists(text).splitlines():
         fenced ^= line.lstrip().startswith("```")
         # Formulas are indented by four and stay as they are; so does everything between backticks.
         if not fenced and not line.startswith("    "):
