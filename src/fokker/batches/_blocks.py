@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.count import Count
 from fokker._core.random import fold_in
 from fokker.batches._permutation import permuted
@@ -49,9 +50,7 @@ class BlockBatches(Scheme):
     def __check_init__(self) -> None:
         check_batch_size(self.batch_size, self.size)
         for name in ("window", "pool"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
+            check_whole(name, getattr(self, name))
         if self.window > self.size:
             raise ValueError(f"window={self.window} is more than the {self.size} data: give fewer rows.")
 

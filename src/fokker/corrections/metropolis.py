@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from fokker._core.checks import check_whole
 from fokker._core.random import split, uniform
 from fokker._core.state import State, choose
 from fokker.corrections._correction import (
@@ -56,8 +57,7 @@ def _as_length(number: Any) -> Any:
         return number
     if isinstance(number, jax.Array | np.ndarray) and number.ndim == 0:
         number = number.item()
-    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
-        raise ValueError(f"num_integration_steps must be a whole number of at least 1; {number!r} was given.")
+    check_whole("num_integration_steps", number)
     return None if number == 1 else number_of(number)
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.required import require
 from fokker._core.state import State, depends_on, ravel, unravel
 from fokker._core.types import Number
@@ -122,10 +123,7 @@ class GeneralisedLeapfrog(Correctable):
     error_order: ClassVar = 3.0
 
     def __check_init__(self) -> None:
-        if not isinstance(self.iterations, int) or self.iterations < 1:
-            raise ValueError(
-                f"iterations must be a whole number of at least 1; {self.iterations!r} was given."
-            )
+        check_whole("iterations", self.iterations)
         if self.tolerance is not None and not self.tolerance > 0:
             raise ValueError(f"the tolerance must be positive; {self.tolerance} was given.")
 

@@ -125,9 +125,3 @@ def as_vector(value: PyTree[Any], theta: PyTree[Array]) -> Array:
     if vector.shape not in ((), x.shape):
         raise ValueError(f"{vector.size} numbers were given for a theta of {x.size}.")
     return vector.astype(x.dtype)
-
-
-def check_whole(name: str, value: object) -> None:
-    """Raise unless it is a whole number of at least 1."""
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.count import Count, no_steps
 from fokker._core.state import as_arrays, ravel, unravel
 from fokker._core.types import Arrays, Number
@@ -169,7 +170,7 @@ def slice_sampler(width: PyTree[Array] = 1.0, *, direction: str = "coordinates",
     """
     if direction not in ("coordinates", "random"):
         raise ValueError(f"direction is 'coordinates' or 'random', not {direction!r}.")
-    _checks.check_whole("limit", limit)
+    check_whole("limit", limit)
     width = as_arrays(width)
     positive = [jnp.all(jnp.isfinite(w) & (w > 0)) for w in jax.tree.leaves(width)]
     if not all(isinstance(p, jax.core.Tracer) or bool(p) for p in positive):

@@ -9,6 +9,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
 from fokker.targets.posterior import Posterior
@@ -38,8 +39,7 @@ class Table(Module):
     eigenvectors: Float[Array, "k k"]
 
     def __init__(self, rows: int, mean: ArrayLike, precision: ArrayLike = 1.0) -> None:
-        if not isinstance(rows, int | np.integer) or rows < 1:
-            raise ValueError(f"rows must be a whole number of at least 1; {rows!r} was given.")
+        check_whole("rows", rows)
         self.rows = int(rows)
         self.mean, Lambda = as_arrays(mean), as_arrays(precision)
         if self.mean.ndim != 1:

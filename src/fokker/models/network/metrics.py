@@ -10,6 +10,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import rankdata
 
+from fokker._core.checks import check_whole
+
 # A probability that has been rounded to zero counts as this, so that one row does not make the mean infinite.
 _LEAST = float(np.finfo(np.float32).tiny)
 
@@ -58,8 +60,7 @@ def brier(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> Reliability:
     """Accuracy against confidence max_k p_k, in bins (k/bins, (k+1)/bins] (Guo et al. 2017)."""
-    if not isinstance(bins, int | np.integer) or bins < 1:
-        raise ValueError(f"bins must be a whole number of at least 1; {bins!r} was given.")
+    check_whole("bins", bins)
     confidence = np.max(probabilities, 1)
     right = np.argmax(probabilities, 1) == labels
     edges = np.linspace(0, 1, bins + 1)
