@@ -305,6 +305,13 @@ MUTATIONS = [
         )
     ),
     Mutation(
+        "models/factorisation/fitting.py",
+        "curve.add(chain.draw(of_curve), is_burned_in)",
+        "curve.add(chain.draw(), is_burned_in)",
+        "rows without ratings are others where a test error is followed",
+        ("side_information::rows_without_ratings_are_the_same_where_a_test_error_is_followed",),
+    ),
+    Mutation(
         "models/factorisation/inputs.py",
         "check_alone(items)\n        ratings, names",
         "ratings, names",
