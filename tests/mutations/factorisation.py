@@ -312,6 +312,13 @@ MUTATIONS = [
         ("side_information::rows_without_ratings_are_the_same_where_a_test_error_is_followed",),
     ),
     Mutation(
+        "models/factorisation/estimator.py",
+        '        PROBABILITY("interval", interval)\n',
+        "",
+        "recommendations have an interval of any number",
+        ("factorisation::recommendations_without_a_probability_or_a_number_are_refused",),
+    ),
+    Mutation(
         "models/factorisation/inputs.py",
         "check_alone(items)\n        ratings, names",
         "ratings, names",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fokker.datasets.ratings import Ratings
-from fokker.models.checks import whole
+from fokker.models.checks import PROBABILITY, optional, whole
 from fokker.models.estimator import Estimator, RandomState, new_seed
 from fokker.models.factorisation.chain import Draw
 from fokker.models.factorisation.features import row_of_new, with_features
@@ -255,8 +255,7 @@ class Factorisation(Estimator):
         """
         draws = self._fitted()
         refuse_for_scores(self, interval=interval, return_std=return_std or None, clip=clip or None)
-        if interval is not None and not 0 < interval < 1:
-            raise ValueError(f"interval is a probability between 0 and 1; {interval!r} was given.")
+        optional(PROBABILITY)("interval", interval)
         predictions = summarise(*self._expected(draws, users, items, rated, features), interval)
         if clip:
             predictions = predictions.clipped(self.ratings_.range)
@@ -366,6 +365,8 @@ class Factorisation(Estimator):
         """
         draws = self._fitted()
         refuse_for_scores(self, clip=clip or None)
+        whole(1)("count", count)
+        PROBABILITY("interval", interval)
         if (user is None) == (rated is None and features is None):
             raise ValueError("give a user, or what someone new has rated as rated={item: rating}.")
         everything = np.arange(self.ratings_.num_items)
