@@ -20,8 +20,9 @@ import fokker as fk
 from conftest import quick_compiling
 from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.models.estimator import NotFittedError, remember_columns
+from fokker.models.fits import as_fitted
 from fokker.models.network import estimator as network_estimator
-from fokker.models.network import inputs, metrics
+from fokker.models.network import inputs, metrics, report
 from fokker.models.network.calibration import chosen_calibration
 from fokker.models.network.networks import check_outputs, functional, paths
 from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
@@ -654,6 +655,27 @@ def test_parameters_that_a_chain_has_from_its_start_do_not_change(fitted):
     regression = fk.models.Network([4], likelihood="gaussian", **QUICK)
     with pytest.raises(ValueError, match="classes are for labels, and likelihood='gaussian' has none"):
         regression.partial_fit(X, Y, classes=[0, 1])
+
+
+def test_parameters_that_are_set_after_a_fit_change_no_prediction(fitted, tmp_path):
+    """Nor do they change what a pickle or a file has, whose draws have the shapes of what was fitted."""
+    net, changes = as_fitted(fitted), {"activation": "tanh", "model": [7], "prior": 0.1, "temperature": 3.0}
+    before = net.evaluate(X, LABELS), net.uncertainty(X).entropy, report.report(net, X, LABELS, None, "", ())
+    net.set_params(likelihood="gaussian", noise_scale=0.5, learning_rate=1.0, **changes)
+    net.report(tmp_path / "net.html", X, LABELS)
+    settings = before[2].split("<h2>The run</h2>")[1].split("<script")[0]
+    assert settings in (tmp_path / "net.html").read_text(encoding="utf-8")
+    net.save(tmp_path / "net.npz")
+    loaded = fk.models.Network.load(tmp_path / "net.npz")
+    assert {**loaded.get_params(), "model": [4]} == {**fitted.get_params(), "model": [4]}
+    for again in (net, loaded, pickle.loads(pickle.dumps(net))):
+        same_network(again, fitted)
+        assert again.evaluate(X, LABELS) == before[0]
+        np.testing.assert_array_equal(again.uncertainty(X).entropy, before[1])
+        with pytest.raises(ValueError, match="return_std is for regression"):
+            again.predict(X, return_std=True)
+    with pytest.raises(ValueError, match=r"cannot change model, likelihood, prior, noise_scale, activation"):
+        net.partial_fit(X, LABELS)
 
 
 def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):

@@ -220,4 +220,18 @@ MUTATIONS = [
         "a number of folds that is given predicts as few rows as the default",
         ("network_model::folds_calibrate_by_rows_that_their_fits_have_not_seen",),
     ),
+    Mutation(
+        "models/network/predictor.py",
+        "return as_fitted(self).likelihood",
+        "return self.likelihood",
+        "a network predicts by a likelihood that it was not fitted with",
+        ("network_model::parameters_that_are_set_after_a_fit_change_no_prediction",),
+    ),
+    Mutation(
+        "models/network/estimator.py",
+        "functional(fit.model, fit.params, fit.activation,",
+        "functional(fit.model, fit.params, self.activation,",
+        "the draws of a pickle have an activation that was set after the fit",
+        ("network_model::parameters_that_are_set_after_a_fit_change_no_prediction",),
+    ),
 ]

@@ -22,6 +22,7 @@ from fokker.models.estimator import (
     remember_columns,
     split_labels,
 )
+from fokker.models.fits import as_fitted
 from fokker.models.network import inputs
 from fokker.models.network.calibration import calibrated, held_out
 from fokker.models.network.networks import (
@@ -32,7 +33,7 @@ from fokker.models.network.networks import (
     perceptron_shapes,
     perceptron_sizes,
 )
-from fokker.models.network.parameters import check_classes, check_parameters, check_unchanged, of_the_start
+from fokker.models.network.parameters import check_classes, check_parameters, check_unchanged
 from fokker.models.network.posterior import Prior, Sampled, prior_scales, sampled_leaves
 from fokker.models.network.predictor import Predictor
 from fokker.models.network.settings import StepSettings
@@ -159,7 +160,7 @@ class Network(Predictor):
 
     def _fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None) -> Self:
         check_parameters(self)
-        self._seed, self._started_with = new_seed(self.random_state), of_the_start(self)
+        self._seed, self._fitted_with = new_seed(self.random_state), self.get_params(deep=False)
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
@@ -215,6 +216,7 @@ class Network(Predictor):
             "x": np.concatenate([self._data["x"], rows]),
             "y": np.concatenate([self._data["y"], targets]),
         }
+        self._fitted_with = self.get_params(deep=False)
         return self._sample(self._positions, self._lengths(len(self._data["x"])))
 
     def _sample(self, positions: PyTree[Any], lengths: Lengths) -> Self:
@@ -285,17 +287,17 @@ class Network(Predictor):
         return ((targets - self._location) / self._scale).astype(np.float32)
 
     def _new_posterior(self, row: np.ndarray, chains: int) -> NetworkPosterior:
-        keys = jax.random.split(jax.random.key(self._seed), chains)
-        network = functional(self.model, self.params, self.activation, row, self._outputs, keys)
-        check_outputs(network, row, self._outputs, f"likelihood={self.likelihood!r} with this y")
-        last = (lambda: network.last_layer(row)) if self.likelihood == "categorical" else None
+        keys, fit = jax.random.split(jax.random.key(self._seed), chains), as_fitted(self)
+        network = functional(fit.model, fit.params, fit.activation, row, self._outputs, keys)
+        check_outputs(network, row, self._outputs, f"likelihood={fit.likelihood!r} with this y")
+        last = (lambda: network.last_layer(row)) if fit.likelihood == "categorical" else None
         noise_scale = None
-        if self.noise_scale is not None:
-            noise_scale = np.asarray(self.noise_scale / self._scale, np.float32)
+        if fit.noise_scale is not None:
+            noise_scale = np.asarray(fit.noise_scale / self._scale, np.float32)
         return NetworkPosterior(
             network=network,
-            scales=prior_scales(self.prior, network.first_start, network.output_axis, last),
-            likelihood=self.likelihood,
+            scales=prior_scales(fit.prior, network.first_start, network.output_axis, last),
+            likelihood=fit.likelihood,
             noise_scale=noise_scale,
             outputs=self._outputs,
             seed=self._seed,
@@ -308,7 +310,8 @@ class Network(Predictor):
         return {"labels": labels}, {**weights, **super()._fitted_state()[1], **of_classes}
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.input_shape_ = tuple(self.input_shape_)
+        vars(self).setdefault("_fitted_with", self.get_params(deep=False))
+        fit, self.input_shape_ = as_fitted(self), tuple(self.input_shape_)
         super()._restore(header, arrays)
         if "classes" in header:  # of an older file
             self.classes_ = np.asarray(header["classes"], np.dtype(header["classes_type"]))
@@ -317,12 +320,12 @@ class Network(Predictor):
             labels = joined_labels(header["labels"], of_classes)
             if "classes" in labels:
                 self.classes_ = labels["classes"]
-        if self.likelihood == "categorical" and len(self.classes_) != self._outputs:
+        if fit.likelihood == "categorical" and len(self.classes_) != self._outputs:
             raise ValueError(f"there are {len(self.classes_)} classes for {self._outputs} outputs")
         # A row without memory of its own: what the file says of its shape is not known to be right yet.
         row = np.broadcast_to(np.float32(0), self.input_shape_)
-        if is_sizes(self.model) and self.params is None:
-            check_draws(perceptron_shapes(perceptron_sizes(self.model, row, self._outputs)), arrays)
+        if is_sizes(fit.model) and fit.params is None:
+            check_draws(perceptron_shapes(perceptron_sizes(fit.model, row, self._outputs)), arrays)
         posterior = self._new_posterior(row, chains=1)
         network, self.draws_, self._fixed, self._chosen = restored_weights(posterior.network, arrays)
         self._posterior = replace(posterior, network=network)
@@ -368,4 +371,4 @@ class Network(Predictor):
             )
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, report(self, X, y, X_out, title, extra))
+        write_text(path, report(as_fitted(self), X, y, X_out, title, extra))
