@@ -22,9 +22,9 @@ from fokker.models.estimator import (
     remember_columns,
     split_labels,
 )
-from fokker.models.fits import as_fitted
+from fokker.models.fits import as_fitted, unchanged_by_failure
 from fokker.models.network import inputs
-from fokker.models.network.calibration import calibrated, held_out
+from fokker.models.network.calibration import calibrated, derived_seed, held_out
 from fokker.models.network.networks import (
     check_draws,
     check_outputs,
@@ -85,7 +85,7 @@ class Network(Predictor):
     share `label_noise_` at random, as is most likely for the rows of each fold, predicted by one chain given
     the others; the draws are those given all rows. By default 5 folds from 50 rows on, or as many of them as
     predict 400 rows, unless weights are given to start from, which may have been trained on these rows; 0 is
-    none. A share, such as 0.1, leaves so many rows out of the fit for this instead.
+    none. A share, such as 0.1, leaves so many rows out of the fit, and of `partial_fit`, for this instead.
     `batch_size`: rows per step; by default all of up to 500, without minibatch noise, and 100 of more.
     `random_state`: a whole number, a generator of NumPy, or None for other draws each time. `progress`:
     whether a progress display is shown.
@@ -156,7 +156,8 @@ class Network(Predictor):
         Returns:
             The estimator itself.
         """
-        return self._fit(X, y, None)
+        with unchanged_by_failure(self):
+            return self._fit(X, y, None)
 
     def _fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None) -> Self:
         check_parameters(self)
@@ -164,6 +165,7 @@ class Network(Predictor):
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
+        self._partial_fits = 0
         rows, targets, self._held_out = held_out(rows, targets, self.calibration or 0, self._seed)
         self._data = {"x": rows, "y": targets}
         inputs.warn_of_large(rows)
@@ -189,7 +191,8 @@ class Network(Predictor):
 
         The draws afterwards are of the posterior given all rows since the last `fit` or the first
         `partial_fit`, which are stored: the same posterior as of one `fit` to all of them. There is no new
-        warm start.
+        warm start. A share as `calibration` leaves so many of all rows out. Where it fails or is interrupted
+        before the first draw the network is as it was, and the rows can be given again.
 
         Args:
             X: further rows, as in `fit`.
@@ -201,7 +204,8 @@ class Network(Predictor):
         """
         if not self.__sklearn_is_fitted__():
             check_classes(self, classes)
-            return self._fit(X, y, classes)
+            with unchanged_by_failure(self):
+                return self._fit(X, y, classes)
         if not hasattr(self, "_positions"):
             raise ValueError(
                 "partial_fit needs the rows of the fits before, which the file of save does not have: call "
@@ -212,12 +216,22 @@ class Network(Predictor):
         check_classes(self, classes, getattr(self, "classes_", np.empty(0)).tolist())
         rows = self._rows(X)
         targets = self._targets(y, len(rows))
-        self._data = {
-            "x": np.concatenate([self._data["x"], rows]),
-            "y": np.concatenate([self._data["y"], targets]),
-        }
-        self._fitted_with = self.get_params(deep=False)
-        return self._sample(self._positions, self._lengths(len(self._data["x"])))
+        with unchanged_by_failure(self):
+            self._partial_fits = getattr(self, "_partial_fits", 0) + 1  # an older pickle has none
+            self._fitted_with, before = self.get_params(deep=False), self._data
+            known = len(before["x"]), self._held_out
+            rows, targets, self._held_out = held_out(
+                rows, targets, self.calibration or 0, self._seed_of_run, *known
+            )
+            new = {"x": rows, "y": targets}
+            self._data = {name: np.concatenate([before[name], new[name]]) for name in new}
+            return self._sample(self._positions, self._lengths(len(self._data["x"])))
+
+    @property
+    def _seed_of_run(self) -> int:
+        """That of the fit, and others for each `partial_fit`: with its seed their noise would be the same."""
+        number = getattr(self, "_partial_fits", 0)
+        return derived_seed(self._seed, 0, number) if number else self._seed
 
     def _sample(self, positions: PyTree[Any], lengths: Lengths) -> Self:
         posterior = self._posterior
@@ -233,7 +247,7 @@ class Network(Predictor):
             burn_in=lengths.burn_in,
             steps=lengths.thin * lengths.draws,
             thin=lengths.thin,
-            seed=self._seed,
+            seed=self._seed_of_run,
         )
         if trace.draws is None:
             raise KeyboardInterrupt
