@@ -270,6 +270,19 @@ def test_recommendations_are_the_best_of_what_is_not_rated(fitted):
     assert listed[0].mean == pytest.approx(max(unrated))
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "wanted"),
+    [
+        ("interval", (-1, 0, 1, 90, True, "0.9", None, np.nan), "a probability between 0 and 1"),
+        ("count", (-1, 0, 2.5, True, "5", None), "a whole number of at least 1"),
+    ],
+)
+def test_recommendations_without_a_probability_or_a_number_are_refused(fitted, name, values, wanted):
+    for value in values:
+        with pytest.raises(ValueError, match=f"{name} must be {wanted}.*; {value!r} was given"):
+            fitted[0].recommend(0, **{name: value})
+
+
 def test_recommendations_can_be_clipped_to_the_range_of_the_ratings(fitted, tmp_path):
     model = fitted[0]
     narrow = copy.copy(model)
@@ -506,7 +519,7 @@ def test_unknown_identifiers_are_refused_with_the_nearest(fitted):
         model.predict([40], ["i1x"])
     with pytest.raises(KeyError, match=r"Identifiers of items are of type str, as 'i0'"):
         model.predict([40], [3])
-    with pytest.raises(ValueError, match=r"interval is a probability"):
+    with pytest.raises(ValueError, match=r"interval must be a probability between 0 and 1, .*; 90 was given"):
         model.predict([40], ["i1"], interval=90)
     with pytest.raises(ValueError, match=r"give a user, or what someone new has rated"):
         model.recommend()

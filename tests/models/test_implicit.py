@@ -1,5 +1,7 @@
 """A factorisation of counts: its conditional against dense normal equations, its order, what it refuses."""
 
+import copy
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,7 @@ from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import GibbsSweep
 from fokker.models.factorisation.features import with_features
 from fokker.models.factorisation.hyperparameters import Hyperparameters, equal_noise
-from fokker.models.factorisation.implicit import ImplicitChain, as_rated, for_new_users, ranking_of
+from fokker.models.factorisation.implicit import ImplicitChain, as_rated_by_new, for_new_users, ranking_of
 from fokker.models.factorisation.predict import draw_new_users
 from fokker.models.factorisation.report import verdict_of
 
@@ -73,22 +75,89 @@ def test_rows_have_the_weighted_normal_equations_of_all_pairs(noise):
 
 @pytest.mark.parametrize("noise", [np.zeros(3), np.array([1.0, -2.0, 0.5])])
 def test_someone_new_has_the_weighted_normal_equations_of_all_pairs(noise):
-    """As a row of the fit has: with the 0 of the other items, which were fitted, and the weight 1 + αn."""
+    """As a row of the fit has: with the 0 of the other items, which were fitted, and the weight 1 + αn.
+
+    An item that only has features is a 1 with the weight 1 + αn where it was chosen, and nothing otherwise.
+    """
     chain, _ = small_chain()
-    draw, x, n = chain.draw(), np.array([0.3, -0.8]), np.array([0, 3, 0, 1, 0])
-    # Two items that only have features.
-    draw = draw._replace(items=np.concatenate([draw.items, np.full((2, 3), 9, np.float32)]))
+    draw, x, n = chain.draw(), np.array([0.3, -0.8]), np.array([0, 3, 0, 1, 0, 2, 0])
+    # The last two only have features.
+    draw = draw._replace(items=np.concatenate([draw.items, [[0.5, -1, 2], [9, 9, 9]]]).astype(np.float32))
     generator: Any = Fixed(noise)
-    values, weights = as_rated(n[n > 0], ALPHA)
-    draws, seen = for_new_users([draw], 5), np.flatnonzero(n)
-    row = draw_new_users(draws, seen, values, generator, x, weights)[0][0]
-    h, items = draw.hyperparameters["users"], draw.items[:5].astype(float)
-    features = np.concatenate([np.ones((5, 1)), items[:, 1:]], 1)
+    seen = np.flatnonzero(n)
+    values, weights = as_rated_by_new(n[seen], seen, 5, ALPHA)
+    row = draw_new_users(for_new_users([draw], 5), seen, values, generator, x, weights)[0][0]
+    h, items, n = draw.hyperparameters["users"], draw.items[:6].astype(float), n[:6]
+    features = np.concatenate([np.ones((6, 1)), items[:, 1:]], 1)
     c, y = TAU * (1 + ALPHA * n), (n > 0) - items[:, 0]
     P = h.precision + (features.T * c) @ features
     f = h.precision @ (h.mean + x @ h.link) + features.T @ (c * y)
     wanted = np.linalg.solve(P, f) + np.linalg.solve(np.linalg.cholesky(P).T, noise)
     np.testing.assert_allclose(row, wanted, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def of_two_kinds() -> Any:
+    """A model of users and items of two kinds, which features tell; items 20 to 29 only have features."""
+    g = np.random.default_rng(0)
+    u, i = np.nonzero(
+        g.uniform(size=(60, 20)) < np.where(np.add.outer(np.arange(60), np.arange(20)) % 2, 0, 0.6)
+    )
+    model = fk.models.Factorisation(2, confidence=0.1, passes=450, burn_in=50, draws=400, progress=False)
+    kinds = {j: [float(j % 2)] for j in [*range(60), 61]}
+    return model.fit(u, i, user_features=kinds, item_features={j: kinds[j] for j in range(30)})
+
+
+@pytest.mark.parametrize("rated", [None, {}, dict.fromkeys(range(20, 30, 2), 1), {0: 2, 21: 3}], ids=str)
+def test_someone_new_is_predicted_by_what_is_known_of_them(of_two_kinds, rated):
+    """Features alone say nothing of what was chosen; with `rated` all other items of the fit are zeros.
+
+    The mean of each draw is that of dense equations; a prediction is an average over 400 of them, drawn with
+    their covariance: one false alarm in 10⁵ at 5 standard errors, of 30 items.
+    """
+    model, given, means, variances = of_two_kinds, rated or {}, [], []
+    n = np.array([given.get(j, 0) for j in range(30)])
+    known = np.zeros(30, bool) if rated is None else (n > 0) | (np.arange(30) < 20)
+    x = model.features_["users"].coordinates(np.array([[1.0]]))[0]
+    for draw in model.draws_:
+        h, tau, items = draw.hyperparameters["users"], draw.noise.precision[0], draw.items.astype(float)
+        features = np.concatenate([np.ones((30, 1)), items[:, 1:]], 1)
+        c = tau * (1 + 0.1 * n) * known
+        P = h.precision + (features.T * c) @ features
+        f = h.precision @ (h.mean + x @ h.link) + features.T @ (c * ((n > 0) - items[:, 0]))
+        means.append(items[:, 0] + features @ np.linalg.solve(P, f))
+        variances.append(np.einsum("nj,nj->n", features, np.linalg.solve(P, features.T).T))
+    error = np.sqrt(np.mean(variances, 0) / 400)
+    predicted = [model.predict(None, np.arange(30), rated=rated, features=[1.0])]
+    predicted += [model.predict(np.full(30, 61), np.arange(30))] * (rated is None)  # in the fit by features
+    for scores in predicted:
+        assert np.all(np.abs(scores - np.mean(means, 0)) < 5 * error)
+    assert np.max(error) < 0.05  # zeros that are left out, or added, differ by more
+    if rated is None:
+        best = model.recommend(features=[1.0], count=10)
+        assert {r.item % 2 for r in best} == {1}
+
+
+def test_parameters_that_are_set_after_a_fit_change_no_prediction(of_two_kinds, tmp_path):
+    model, new = copy.copy(of_two_kinds), {"rated": {0: 2, 21: 3}, "count": 5}
+    before = model.recommend(**new), model.report(tmp_path / "before.html").read_text()
+    model.set_params(confidence=None, factors=1, passes=3)
+    model.save(tmp_path / "model.npz")
+    loaded = fk.models.Factorisation.load(tmp_path / "model.npz")
+    assert (loaded.confidence, loaded.factors, loaded.passes) == (0.1, 2, 450)
+    for again in (model, loaded, pickle.loads(pickle.dumps(model))):
+        assert again.recommend(**new) == before[0]
+        assert again.report(tmp_path / "after.html").read_text() == before[1]
+        with pytest.raises(ValueError, match=r"with confidence, predictions are scores"):
+            again.predict([1], [1], interval=0.9)
+        with pytest.raises(ValueError, match=r"no error of ratings"):
+            again.score([1], [1], [1.0])
+    # A new fit has those that are set.
+    ratings = fk.models.Factorisation(1, confidence=0.1, passes=3, draws=1, progress=False).fit(
+        [1, 2], [1, 2]
+    )
+    ratings.set_params(confidence=None).fit([1, 2, 1], [1, 2, 2], [1.0, 2.0, 3.0])
+    assert ratings.predict([1], [2], interval=0.9).interval.shape == (2, 1)
 
 
 def test_squared_residuals_are_those_of_all_pairs():

@@ -20,9 +20,10 @@ import fokker as fk
 from conftest import quick_compiling
 from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.models.estimator import NotFittedError, remember_columns
+from fokker.models.fits import as_fitted
 from fokker.models.network import estimator as network_estimator
-from fokker.models.network import inputs, metrics
-from fokker.models.network.calibration import chosen_calibration
+from fokker.models.network import inputs, metrics, report
+from fokker.models.network.calibration import chosen_calibration, derived_seed
 from fokker.models.network.networks import check_outputs, functional, paths
 from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive
@@ -654,6 +655,131 @@ def test_parameters_that_a_chain_has_from_its_start_do_not_change(fitted):
     regression = fk.models.Network([4], likelihood="gaussian", **QUICK)
     with pytest.raises(ValueError, match="classes are for labels, and likelihood='gaussian' has none"):
         regression.partial_fit(X, Y, classes=[0, 1])
+
+
+def leaves(net):
+    return [np.asarray(x) for x in jax.tree.leaves(net.draws_)]
+
+
+@pytest.mark.slow
+def test_every_partial_fit_has_noise_of_its_own(monkeypatch):
+    """Draws of a logistic regression that one row more hardly changes: 400 of them, far apart.
+
+    Those of one noise have a correlation of 0.99, and independent ones of 0 ± 0.05; below 0.3 by 6 standard
+    errors. Those of a fit do not differ from what they were, and a pickle goes on to the same bits.
+    """
+    run, seeds = NetworkPosterior.run, []
+
+    def recorded(self, *given, seed, **settings):
+        seeds.append(seed)
+        return run(self, *given, seed=seed, **settings)
+
+    monkeypatch.setattr(NetworkPosterior, "run", recorded)
+    usual = {**QUICK, "batch_size": None, "passes": 8000, "burn_in_passes": 400, "draws": 400, "chains": 1}
+    net = fk.models.Network([], learning_rate=0.1, random_state=3, **usual).fit(X[:40], LABELS[:40])
+    before, twin = [leaves(net)], pickle.loads(pickle.dumps(net))
+    for one in (net, twin):
+        for row in (40, 41):
+            one.partial_fit(X[row : row + 1], LABELS[row : row + 1])
+            before += [leaves(one)]
+        twin = pickle.loads(pickle.dumps(twin))
+    fit, first, second, *again = before
+    assert seeds[1] == net._seed == 3
+    assert len({*seeds}) == 4 == len(seeds) - 2  # the warm start, and twice the same two
+    for a, b, c, *others in zip(fit, first, second, *again, strict=True):
+        for i in np.ndindex(a.shape[1:]):
+            correlations = np.corrcoef([x[(slice(None), *i)] for x in (a, b, c)])
+            assert np.all(np.abs(correlations[np.triu_indices(3, 1)]) < 0.3)
+        np.testing.assert_array_equal(others, [b, c])
+
+
+@pytest.mark.parametrize("when", ["run", "calibrated"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_partial_fit_that_fails_leaves_the_network_as_it_was(fitted, monkeypatch, when, error):
+    net = as_fitted(fitted)
+
+    def failed(*given, **settings):
+        raise error
+
+    before = net._data, leaves(net), net.predict_proba(X), net._positions
+    owner = {"run": NetworkPosterior, "calibrated": network_estimator}[when]
+    if when == "calibrated":
+        monkeypatch.setattr(NetworkPosterior, "run", lambda *_, **__: net.trace_)
+    monkeypatch.setattr(owner, when, failed)
+    for fit, rows in ((net.partial_fit, X[:5]), (net.partial_fit, X[5:6]), (net.fit, X + 1)):
+        with pytest.raises(error):
+            fit(rows, LABELS[: len(rows)])
+    assert net._data is before[0]
+    assert net._positions is before[3]
+    assert net._seed_of_run == net._seed
+    jax.tree.map(np.testing.assert_array_equal, leaves(net), before[1])
+    np.testing.assert_array_equal(net.predict_proba(X), before[2])
+
+
+@pytest.fixture
+def seeds(monkeypatch):
+    """The seeds of the fits that follow, which draw nothing."""
+    known = []
+
+    def sample(self, positions, lengths):
+        self._positions, self.draws_ = positions, {}
+        known.append(self._seed_of_run)
+        return self
+
+    monkeypatch.setattr(fk.models.Network, "_sample", sample)
+    return known
+
+
+def test_every_fit_and_fold_has_a_seed_of_its_own(seeds):
+    """The first has that of `random_state`, and the warm start the one after it."""
+    net = fk.models.Network([3], **{**QUICK, "warm_start_passes": 0}, random_state=7)
+    for row in range(0, 40, 10):
+        net.partial_fit(X[row : row + 10], LABELS[row : row + 10], classes=["down", "up"])
+    first = list(seeds)
+    folds = [derived_seed(seed, 1 + fold) for seed in first for fold in range(5)]
+    assert first[0] == 7
+    assert len({*first, 8, *folds}) == 4 + 1 + 20
+    net.fit(X[:10], LABELS[:10]).partial_fit(X[10:20], LABELS[10:20])
+    assert seeds[4:] == first[:2]
+
+
+def test_a_share_that_calibrates_is_one_of_all_rows(seeds):
+    """Of rows that come one by one too: as many are left out as one fit to all would leave out."""
+    quick = {**QUICK, "warm_start_passes": 0, "calibration": 0.2}
+    net, places = fk.models.Network([3], **quick), []
+    for first, last in [(0, 13), (13, 14), (14, 15), (15, 45), *((i, i + 1) for i in range(45, 60))]:
+        net.partial_fit(X[first:last], LABELS[first:last])
+        assert len(net._held_out[0]) == int(0.2 * last)
+        rows = np.concatenate([net._data["x"], net._held_out[0]])
+        labels = np.concatenate([net._data["y"], net._held_out[1]])
+        order, wanted = np.lexsort(rows.T), np.lexsort(X[:last].T)
+        np.testing.assert_array_equal(rows[order], X[:last][wanted])
+        np.testing.assert_array_equal(net.classes_[labels[order]], LABELS[:last][wanted])
+        places += [np.flatnonzero(np.isin(X[first:last, 0], net._held_out[0][:, 0]))]
+    assert len(places[3]) == 6
+    assert not np.array_equal(places[3], np.arange(6))
+    assert not np.array_equal(np.diff(places[3]), np.full(5, 5))
+
+
+def test_parameters_that_are_set_after_a_fit_change_no_prediction(fitted, tmp_path):
+    """Nor do they change what a pickle or a file has, whose draws have the shapes of what was fitted."""
+    net, changes = as_fitted(fitted), {"activation": "tanh", "model": [7], "prior": 0.1, "temperature": 3.0}
+    before = net.evaluate(X, LABELS), net.uncertainty(X).entropy, report.report(net, X, LABELS, None, "", ())
+    net.set_params(likelihood="gaussian", noise_scale=0.5, learning_rate=1.0, **changes)
+    net.report(tmp_path / "net.html", X, LABELS)
+    settings = before[2].split("<h2>The run</h2>")[1].split("<script")[0]
+    assert settings in (tmp_path / "net.html").read_text(encoding="utf-8")
+    net.save(tmp_path / "net.npz")
+    loaded = fk.models.Network.load(tmp_path / "net.npz")
+    assert {**loaded.get_params(), "model": [4]} == {**fitted.get_params(), "model": [4]}
+    for again in (net, loaded, pickle.loads(pickle.dumps(net))):
+        same_network(again, fitted)
+        assert again.evaluate(X, LABELS) == before[0]
+        np.testing.assert_array_equal(again.uncertainty(X).entropy, before[1])
+        with pytest.raises(ValueError, match="return_std is for regression"):
+            again.predict(X, return_std=True)
+    with pytest.raises(ValueError, match=r"cannot change model, likelihood, prior, noise_scale, activation"):
+        net.partial_fit(X, LABELS)
 
 
 def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):

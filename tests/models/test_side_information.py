@@ -317,6 +317,25 @@ def test_someone_new_is_predicted_by_features():
         model.predict("i1", [1], features=[1.0, 0.0])
 
 
+def test_rows_without_ratings_are_the_same_where_a_test_error_is_followed():
+    """Which draws are stored, and all that is in them, has nothing to do with `test`."""
+    (u, i, r), features, _ = made()
+    ratings = Ratings.from_identifiers(u, i, r)
+    users = {j: [float(j % 3)] for j in range(61)}  # 60 has no ratings, nor have some of the items
+
+    def drawn(**given: Any) -> Any:
+        model = fk.models.Factorisation(2, passes=30, draws=5, progress=False)
+        return model.fit(ratings, user_features=users, item_features=features, **given)
+
+    one, other = drawn(), drawn(test=ratings)
+    assert len(other.curve_) == 30
+    for mine, theirs in zip(one.draws_, other.draws_, strict=True):
+        for name in ("users", "items"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+        np.testing.assert_array_equal(mine.noise.precision, theirs.noise.precision)
+    assert len(one.draws_[0].users) == len(one.draws_[0].noise.precision) == 61
+
+
 def test_a_model_with_features_is_stored(fitted, tmp_path):
     model = fitted[0]
     model.save(tmp_path / "model.npz")

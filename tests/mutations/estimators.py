@@ -26,6 +26,16 @@ MUTATIONS = [
     ),
     Mutation(
         "models/estimator.py",
+        "fitted_with = as_fitted(self)",
+        "fitted_with = self",
+        "a file has parameters that its draws were not made with",
+        (
+            "implicit::parameters_that_are_set_after_a_fit_change_no_prediction",
+            "network_model::parameters_that_are_set_after_a_fit_change_no_prediction",
+        ),
+    ),
+    Mutation(
+        "models/estimator.py",
         "cls._renamed.get(name, name): value",
         "name: value",
         "a file with earlier names of parameters cannot be read",

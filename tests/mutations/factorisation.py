@@ -267,6 +267,18 @@ MUTATIONS = [
                 "rows_have_the_weighted_normal_equations_of_all_pairs",
             ),
             (
+                "np.where(is_alone, 1.0, values)",
+                "values",
+                "an item that only has features is more than a 1, as if it had a zero too",
+                "someone_new_has_the_weighted_normal_equations_of_all_pairs",
+            ),
+            (
+                "np.where(is_alone, 1 + weights, weights)",
+                "weights",
+                "an item that only has features has the weight of a pair that has a zero too",
+                "someone_new_has_the_weighted_normal_equations_of_all_pairs",
+            ),
+            (
                 "link=np.linalg.solve(P, prior.precision @ prior.link.T).T",
                 "link=prior.link",
                 "features pull rows as hard as zeros do",
@@ -301,6 +313,37 @@ MUTATIONS = [
                 "discount.sum()",
                 "NDCG of users with few items is below 1 at best",
                 "recall_and_ndcg_are_those_of_a_hand",
+            ),
+        )
+    ),
+    Mutation(
+        "models/factorisation/predict.py",
+        "if confidence is not None and rated is not None:",
+        "if confidence is not None:",
+        "someone of whom features alone are known chose nothing",
+        ("implicit::someone_new_is_predicted_by_what_is_known_of_them",),
+    ),
+    Mutation(
+        "models/factorisation/fitting.py",
+        "curve.add(chain.draw(of_curve), is_burned_in)",
+        "curve.add(chain.draw(), is_burned_in)",
+        "rows without ratings are others where a test error is followed",
+        ("side_information::rows_without_ratings_are_the_same_where_a_test_error_is_followed",),
+    ),
+    *(
+        Mutation("models/factorisation/estimator.py", text, mistake, what, (test,))
+        for text, mistake, what, test in (
+            (
+                '        PROBABILITY("interval", interval)\n',
+                "",
+                "recommendations have an interval of any number",
+                "factorisation::recommendations_without_a_probability_or_a_number_are_refused",
+            ),
+            (
+                "return as_fitted(self).confidence",
+                "return self.confidence",
+                "counts are predicted as ratings where confidence was set to None after the fit",
+                "implicit::parameters_that_are_set_after_a_fit_change_no_prediction",
             ),
         )
     ),

@@ -308,7 +308,7 @@ MUTATIONS = [
     Mutation(
         "models/network/estimator.py",
         "            check_draws("
-        "perceptron_shapes(perceptron_sizes(self.model, row, self._outputs)), arrays)\n",
+        "perceptron_shapes(perceptron_sizes(fit.model, row, self._outputs)), arrays)\n",
         "            pass\n",
         "weights are drawn of any size that a file says",
         ("network_model::a_file_of_another_size_is_refused_before_it_takes_memory",),

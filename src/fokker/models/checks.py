@@ -46,6 +46,9 @@ def within(minimum: float, limit: float, meaning: str) -> Check:
     return check
 
 
+PROBABILITY = within(math.nextafter(0, 1), 1, "a probability between 0 and 1, such as 0.9")
+
+
 def one_of(choices: Sequence[str]) -> Check:
     """One of these texts."""
 
@@ -84,6 +87,7 @@ def refuse_ignored(settings: Any, names: Sequence[str], reason: str) -> None:
 
 
 __all__ = [
+    "PROBABILITY",
     "Check",
     "anything",
     "is_number",

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker._core.keys import checked_seed
+from fokker.models.fits import as_fitted
 from fokker.models.named_arrays import with_prefix, without_prefix
 
 _VERSION = 1
@@ -189,15 +190,16 @@ class Estimator(_Base):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a .npz file with a checksum, which `load` reads.
 
-        Nothing in the file is executed when it is read. Parameters that are programs, such as a module, are
-        not in it: give them to `load` by name.
+        Nothing in the file is executed when it is read. Its parameters are those of the fit; those that are
+        programs, such as a module, are not in it: give them to `load` by name.
         """
         self._check_fitted()
         header, arrays = self._fitted_state()
         for name in self._labels:
             _check_labels(header[name])
-        parameters = {name: as_json(value) for name, value in self.get_params(deep=False).items()}
-        if self.random_state is not None:
+        fitted_with = as_fitted(self)
+        parameters = {name: as_json(value) for name, value in fitted_with.get_params(deep=False).items()}
+        if fitted_with.random_state is not None:
             # A generator is stored as the seed that was drawn from it.
             parameters["random_state"] = self._seed
         programs = [name for name, value in parameters.items() if not _is_json(value)]

@@ -160,17 +160,19 @@ class FactorChain:
         rows = self.covariates[name].rows
         return rows @ self.hyperparameters[name].link if rows.shape[1] else None
 
-    def draw(self) -> Draw:
-        """The tables, with what was drawn given them, and at their ends the rows without ratings."""
+    def draw(self, generator: np.random.Generator | None = None) -> Draw:
+        """The tables, with what was drawn given them, and at their ends the rows without ratings.
+
+        `generator`: of these rows, for a draw that is not stored, so that those stored are the same without.
+        """
+        generator = self.generator_of_new if generator is None else generator
         users, items = (
-            np.concatenate(
-                [self.tables[name], h.draw(self.generator_of_new, self.covariates[name].new)]
-            ).astype(np.float32)
+            np.concatenate([self.tables[name], h.draw(generator, self.covariates[name].new)]).astype(
+                np.float32
+            )
             for name, h in self.hyperparameters.items()
         )
-        new = self.generator_of_new.gamma(
-            self.noise.shape, 1 / self.noise.rate, len(users) - len(self.counts)
-        )
+        new = generator.gamma(self.noise.shape, 1 / self.noise.rate, len(users) - len(self.counts))
         noise = self.noise._replace(precision=np.concatenate([self.noise.precision, new]))
         return Draw(users, items, dict(self.hyperparameters), noise, self.mean, self.scale)
 

@@ -11,18 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fokker.datasets.ratings import Ratings
-from fokker.models.checks import whole
+from fokker.models.checks import PROBABILITY, optional, whole
 from fokker.models.estimator import Estimator, RandomState, new_seed
 from fokker.models.factorisation.chain import Draw
-from fokker.models.factorisation.features import row_of_new, with_features
+from fokker.models.factorisation.features import with_features
 from fokker.models.factorisation.fitting import new_chain, run_chain
-from fokker.models.factorisation.implicit import Ranking, as_rated, for_new_users, ranking_of
+from fokker.models.factorisation.implicit import Ranking, ranking_of
 from fokker.models.factorisation.inputs import (
     as_counts,
     as_ratings,
     check_alone,
     lookups,
-    ratings_of_new,
     row_numbers,
     warn_if_constant,
 )
@@ -30,8 +29,7 @@ from fokker.models.factorisation.predict import (
     ErrorCurve,
     Predictions,
     Recommendation,
-    draw_new_users,
-    expected_of_row,
+    expected_of_new,
     recommended,
     rmse,
     summarise,
@@ -45,6 +43,7 @@ from fokker.models.factorisation.stored import (
     restored_features,
     restored_ratings,
 )
+from fokker.models.fits import as_fitted
 from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
@@ -164,7 +163,7 @@ class Factorisation(Estimator):
             The estimator itself.
         """
         check_for_fit(self)
-        self._seed = new_seed(self.random_state)
+        self._seed, self._fitted_with = new_seed(self.random_state), self.get_params(deep=False)
         self.__dict__.pop("draws_", None)
         if self.confidence is None:
             fitted = as_ratings(ratings, items, values)
@@ -197,6 +196,10 @@ class Factorisation(Estimator):
         self._check_fitted()
         return self.draws_
 
+    @property
+    def _confidence(self) -> float | None:
+        return as_fitted(self).confidence
+
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         objects, arrays = ratings_state(self.ratings_)
         arrays = {
@@ -210,6 +213,7 @@ class Factorisation(Estimator):
         return {"mean": self.mean_, "names": objects}, arrays
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        vars(self).setdefault("_fitted_with", self.get_params(deep=False))
         self.ratings_ = restored_ratings(header["names"], without_prefix("ratings", arrays))
         self.draws_, self.mean_ = restored_draws(without_prefix("draws", arrays)), header["mean"]
         self.features_ = restored_features(without_prefix("features", arrays))
@@ -242,7 +246,8 @@ class Factorisation(Estimator):
             return_std: whether to return standard deviations too.
             interval: the probability of an interval to return too, such as 0.9.
             clip: whether means and intervals stay in the range of the ratings.
-            rated: what someone new rated, {item: rating}; with `confidence`, {item: how often}.
+            rated: what someone new rated, {item: rating}; with `confidence`, {item: how often}: they chose
+                nothing else.
             features: of someone new, by the columns of user_features or in their order; None is their mean.
 
         Returns:
@@ -255,8 +260,7 @@ class Factorisation(Estimator):
         """
         draws = self._fitted()
         refuse_for_scores(self, interval=interval, return_std=return_std or None, clip=clip or None)
-        if interval is not None and not 0 < interval < 1:
-            raise ValueError(f"interval is a probability between 0 and 1; {interval!r} was given.")
+        optional(PROBABILITY)("interval", interval)
         predictions = summarise(*self._expected(draws, users, items, rated, features), interval)
         if clip:
             predictions = predictions.clipped(self.ratings_.range)
@@ -278,25 +282,10 @@ class Factorisation(Estimator):
                 raise ValueError(
                     "rated and features are for someone new: give None as the user, or leave them out."
                 )
-            return self._expected_of_new(draws, rated or {}, features, self._lookups[1].find(items))
+            return expected_of_new(self, rated, features, self._lookups[1].find(items))
         rows = row_numbers(self._lookups, users, items)
         noise = np.stack([draw.deviations[rows[0]] for draw in draws])
         return np.stack([draw.expected(*rows) for draw in draws]), noise
-
-    def _expected_of_new(
-        self, draws: list[Draw], rated: Mapping[Hashable, float], features: object, items: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        x = row_of_new(features, self.features_["users"])
-        bounds = self.ratings_.range if self.confidence is None else None
-        values, weights = ratings_of_new(rated, bounds), np.ones(len(rated))
-        if self.confidence is not None:
-            values, weights = as_rated(values, self.confidence)
-            draws = for_new_users(draws, self._num_items)
-        generator = np.random.Generator(np.random.Philox(self._seed))
-        known = self._lookups[1].find(list(rated))
-        rows, noise = draw_new_users(draws, known, values, generator, x, weights)
-        expected = [expected_of_row(draw, row, items) for draw, row in zip(draws, rows, strict=True)]
-        return np.stack(expected), np.repeat(noise[:, None], len(items), axis=1)
 
     def score(
         self,
@@ -305,7 +294,7 @@ class Factorisation(Estimator):
         values: ArrayLike | None = None,
     ) -> float:
         """The root mean squared error of the posterior mean on ratings, given as in `fit`."""
-        if self.confidence is not None:
+        if self._confidence is not None:
             raise ValueError(
                 "with confidence there is no error of ratings: ranking(test) has recall and NDCG."
             )
@@ -366,6 +355,8 @@ class Factorisation(Estimator):
         """
         draws = self._fitted()
         refuse_for_scores(self, clip=clip or None)
+        whole(1)("count", count)
+        PROBABILITY("interval", interval)
         if (user is None) == (rated is None and features is None):
             raise ValueError("give a user, or what someone new has rated as rated={item: rating}.")
         everything = np.arange(self.ratings_.num_items)
@@ -375,7 +366,7 @@ class Factorisation(Estimator):
             per_draw = np.stack([draw.expected(rows, everything) for draw in draws])
             known = self.ratings_.items[self.ratings_.users == number]
         else:
-            per_draw, _ = self._expected_of_new(draws, rated or {}, features, everything)
+            per_draw, _ = expected_of_new(self, rated, features, everything)
             known = self._lookups[1].find(list(rated or {}))
         return recommended(per_draw, known, self.ratings_, count, interval, clip)
 
@@ -392,7 +383,7 @@ class Factorisation(Estimator):
         """
         from fokker.models.factorisation.report import write_report
 
-        return write_report(self, Path(path), test, user)
+        return write_report(as_fitted(self), Path(path), test, user)
 
 
 __all__ = ["Factorisation", "Predictions", "Recommendation"]

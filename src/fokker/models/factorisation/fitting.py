@@ -41,12 +41,13 @@ def run_chain(
     """The draws of all passes, and why there are fewer than asked for."""
     draws: list[Draw] = []
     spacing = max(1, (model.num_passes - model.num_burn_in) // model.draws)
+    of_curve = np.random.Generator(np.random.Philox(np.random.SeedSequence([model._seed, 2])))
     number = 0
     for number in chain.passes(_mover(model, chain), model.num_passes):
         is_burned_in = number > model.num_burn_in
         if is_burned_in and (model.num_passes - number) % spacing == 0:
             draws.append(chain.draw())
-        note = "" if curve is None else f"test RMSE {curve.add(chain.draw(), is_burned_in):.4f}"
+        note = "" if curve is None else f"test RMSE {curve.add(chain.draw(of_curve), is_burned_in):.4f}"
         bar.update(number, description="sampling", note=note)
         if interruption.asked:
             return draws or [chain.draw()], f"interrupted after {number} of {model.num_passes} passes"

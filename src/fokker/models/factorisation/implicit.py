@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from fokker.datasets.ratings import Ratings
@@ -69,6 +69,19 @@ class ImplicitChain(FactorChain):
         s = np.einsum("nk,nk->n", p[self.users], q[self.items])
         seen = (1 + self.weights) * (1 - s) ** 2 - s**2
         return np.einsum("uj,uj->u", p @ (q.T @ q), p) + np.bincount(self.users, seen, len(users))
+
+
+def as_rated_by_new(
+    counts: ArrayLike, known: Int[np.ndarray, " n"], items: int, confidence: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ratings and weights of someone new with these counts of the items `known`, by their numbers.
+
+    Besides their zeros as in the fit; of items beyond the first `items`, which have no zeros, those of the
+    whole pair.
+    """
+    values, weights = as_rated(counts, confidence)
+    is_alone = known >= items
+    return np.where(is_alone, 1.0, values), np.where(is_alone, 1 + weights, weights)
 
 
 def for_new_users(draws: Sequence[Draw], items: int) -> list[Draw]:

@@ -1,7 +1,7 @@
 """Predictions from the draws of a factorisation."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -10,6 +10,12 @@ from scipy.special import ndtr, ndtri
 from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import Draw
 from fokker.models.factorisation.conditional import draw_gaussians
+from fokker.models.factorisation.features import row_of_new
+from fokker.models.factorisation.implicit import as_rated_by_new, for_new_users
+from fokker.models.factorisation.inputs import ratings_of_new
+
+if TYPE_CHECKING:
+    from fokker.models.factorisation.estimator import Factorisation
 
 # Halvings of the range in which the bounds of an interval are looked for: to a millionth of it.
 _HALVINGS = 20
@@ -47,6 +53,24 @@ class Recommendation(NamedTuple):
 def expected_of_row(draw: Draw, row: np.ndarray, items: np.ndarray) -> np.ndarray:
     """The expected ratings of items by one user with this row."""
     return draw.mean + draw.scale * (row[0] + draw.items[items, 0] + draw.items[items, 1:] @ row[1:])
+
+
+def expected_of_new(
+    model: "Factorisation", rated: Mapping[Hashable, float] | None, features: object, items: np.ndarray
+) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
+    """Expected ratings of items by someone new, and standard deviations of their noise, for each draw."""
+    draws, confidence, given = model._fitted(), model._confidence, rated or {}
+    x = row_of_new(features, model.features_["users"])
+    values = ratings_of_new(given, model.ratings_.range if confidence is None else None)
+    known, weights = model._lookups[1].find(list(given)), np.ones(len(given))
+    # Of someone of whom features alone are known nothing is a zero: they may have chosen anything.
+    if confidence is not None and rated is not None:
+        values, weights = as_rated_by_new(values, known, model._num_items, confidence)
+        draws = for_new_users(draws, model._num_items)
+    generator = np.random.Generator(np.random.Philox(model._seed))
+    rows, noise = draw_new_users(draws, known, values, generator, x, weights)
+    expected = [expected_of_row(draw, row, items) for draw, row in zip(draws, rows, strict=True)]
+    return np.stack(expected), np.repeat(noise[:, None], len(items), axis=1)
 
 
 def summarise(per_draw: np.ndarray, noise: np.ndarray, probability: float | None) -> Predictions:

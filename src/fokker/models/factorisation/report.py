@@ -45,10 +45,10 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
         f"{percent(min(_LEVEL + tolerated, 1), 1)}, would have been reported."
     )
     what = "expected rating"
-    if model.confidence is not None:
-        what, rows[-2:] = "score", [["confidence", f"{model.confidence:g}"]]
+    if model._confidence is not None:
+        what, rows[-2:] = "score", [["confidence", f"{model._confidence:g}"]]
         checked = "Held-out items: whether more of them are recommended than by popularity."
-    if model.confidence is not None and test is not None:
+    if model._confidence is not None and test is not None:
         rows += [
             [f"{name} among 20", f"{mine:.3f}, by popularity {theirs:.3f}"]
             for name, mine, theirs in zip(("recall", "NDCG"), *_rankings(model, test), strict=True)
@@ -72,7 +72,7 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
             columns, listed = columns[:1] + columns[2:], [row[:1] + row[2:] for row in listed]
         parts += [html("<h2>Recommended to user {{ user }}</h2>", user=user)]
         parts.append(table(columns, listed, "Recommended", sortable=True))
-        if model.confidence is None:
+        if model._confidence is None:
             low, high = model.ratings_.range
             parts.append(
                 f"<p>Cut off at the range of the ratings, {low:g} to {high:g}; the order is that of "
@@ -91,7 +91,7 @@ def shown_recommendations(model: "Factorisation", user: Hashable) -> list[Recomm
 
     Scores of counts have no range. In Python `recommend` leaves this to its argument `clip`.
     """
-    return model.recommend(user, clip=model.confidence is None)
+    return model.recommend(user, clip=model._confidence is None)
 
 
 def verdict_of(model: "Factorisation", test: Ratings | None) -> Verdict:
@@ -102,7 +102,7 @@ def verdict_of(model: "Factorisation", test: Ratings | None) -> Verdict:
     if test is None:
         return Verdict.of_problem("nothing was checked: give test=…, ratings that were held out.")
     findings = []
-    if model.confidence is not None:
+    if model._confidence is not None:
         own, other = _rankings(model, test)
         if own.ndcg <= other.ndcg:
             popular = f"{other.ndcg:.3f}, that of the most popular items for everyone"

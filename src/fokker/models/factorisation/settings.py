@@ -53,7 +53,7 @@ def check_for_fit(model: "Factorisation") -> None:
 def refuse_for_scores(model: "Factorisation", **arguments: object) -> None:
     """Raise for an argument that has no meaning where predictions are scores."""
     for name, value in arguments.items():
-        if model.confidence is not None and value is not None:
+        if model._confidence is not None and value is not None:
             raise ValueError(
                 f"{name} is for ratings: with confidence, predictions are scores that order items. "
                 "recommend has intervals of scores, and ranking(test) judges their order."

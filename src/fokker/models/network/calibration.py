@@ -19,6 +19,8 @@ from fokker.models.network.networks import is_fresh
 if TYPE_CHECKING:
     from fokker.models.network.estimator import Network
 
+# Rows and labels that are not fitted.
+HeldOut = tuple[np.ndarray, np.ndarray]
 # Without a number of folds: so many, from so many rows on, of which fits leave out no more than are needed to
 # predict so many rows.
 _FOLDS, _LEAST_ROWS, _ENOUGH = 5, 50, 400
@@ -50,20 +52,34 @@ def chosen_calibration(net: "Network", rows: int) -> float | int:
 
 
 def held_out(
-    rows: np.ndarray, targets: np.ndarray, calibration: float, seed: int
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
-    """The rows to fit with their targets, and a share of both that is not fitted; None for folds."""
-    if calibration > len(rows):
-        raise ValueError(f"calibration={calibration} folds need as many rows; there are {len(rows)}.")
-    number = int(calibration * len(rows)) if calibration < 1 else 0
-    if 0 < calibration < 1 and not number:
+    rows: np.ndarray,
+    targets: np.ndarray,
+    calibration: float,
+    seed: int,
+    fitted: int = 0,
+    known: HeldOut | None = None,
+) -> tuple[np.ndarray, np.ndarray, HeldOut | None]:
+    """The rows to fit with their targets, and a share of both that is not fitted; None for folds.
+
+    Of rows that are added to so many `fitted` ones as many are put to those `known`, which were not fitted,
+    as make them this share of all.
+    """
+    before = 0 if known is None else len(known[0])
+    total = len(rows) + fitted + before
+    if calibration > total:
+        raise ValueError(f"calibration={calibration} folds need as many rows; there are {total}.")
+    wanted = int(calibration * total) if calibration < 1 else 0
+    if 0 < calibration < 1 and not wanted:
         raise ValueError(
-            f"calibration={calibration:g} of {len(rows)} rows is none of them: give a larger share, or folds."
+            f"calibration={calibration:g} of {total} rows is none of them: give a larger share, or folds."
         )
+    number = max(0, wanted - before)
     if not number:
-        return rows, targets, None
+        return rows, targets, known
     order = np.random.default_rng(seed).permutation(len(rows))
     out, rest = order[:number], np.sort(order[number:])
+    if known is not None:
+        return rows[rest], targets[rest], (np.r_[known[0], rows[out]], np.r_[known[1], targets[out]])
     return rows[rest], targets[rest], (rows[out], targets[out])
 
 
@@ -89,7 +105,7 @@ def calibrated(net: "Network") -> Calibration:
 def calibrated_by_folds(net: "Network", folds: int) -> Calibration:
     """By rows that are each predicted by one chain given the other folds."""
     rows, labels = net._data["x"], net._data["y"]
-    fold_of_row = np.random.default_rng(net._seed).permutation(len(rows)) % folds
+    fold_of_row = np.random.default_rng(net._seed_of_run).permutation(len(rows)) % folds
     # All folds have one learning rate and one number of rows, so that they share their compiled programs.
     fewest = len(rows) - -(-len(rows) // folds)
     rate = net.learning_rate
@@ -112,7 +128,7 @@ def calibrated_by_folds(net: "Network", folds: int) -> Calibration:
     for fold in range(folds):
         out = fold_of_row == fold
         rest = np.flatnonzero(~out)[:fewest]
-        without = type(net)(**{**parameters, "random_state": _seed_of_fold(net._seed, fold)})
+        without = type(net)(**{**parameters, "random_state": derived_seed(net._seed_of_run, 1 + fold)})
         with warnings.catch_warnings():
             # Of all rows, which was said already; and of an interruption, which the caller tells.
             warnings.filterwarnings(
@@ -128,6 +144,6 @@ def calibrated_by_folds(net: "Network", folds: int) -> Calibration:
     return fitted_calibration(probabilities[predicted], labels[predicted])
 
 
-def _seed_of_fold(seed: int, fold: int) -> int:
-    """A seed of its own for each fold: that after the seed of a fit is the seed of its warm start."""
-    return int(np.random.SeedSequence([seed, 1 + fold]).generate_state(1)[0])
+def derived_seed(seed: int, *numbers: int) -> int:
+    """That of a fold or a `partial_fit`, by its number: the one after that of a fit is its warm start's."""
+    return int(np.random.SeedSequence([seed, *numbers]).generate_state(1)[0])

@@ -22,8 +22,9 @@ from fokker.models.estimator import (
     remember_columns,
     split_labels,
 )
+from fokker.models.fits import as_fitted, unchanged_by_failure
 from fokker.models.network import inputs
-from fokker.models.network.calibration import calibrated, held_out
+from fokker.models.network.calibration import calibrated, derived_seed, held_out
 from fokker.models.network.networks import (
     check_draws,
     check_outputs,
@@ -32,7 +33,7 @@ from fokker.models.network.networks import (
     perceptron_shapes,
     perceptron_sizes,
 )
-from fokker.models.network.parameters import check_classes, check_parameters, check_unchanged, of_the_start
+from fokker.models.network.parameters import check_classes, check_parameters, check_unchanged
 from fokker.models.network.posterior import Prior, Sampled, prior_scales, sampled_leaves
 from fokker.models.network.predictor import Predictor
 from fokker.models.network.settings import StepSettings
@@ -84,7 +85,7 @@ class Network(Predictor):
     share `label_noise_` at random, as is most likely for the rows of each fold, predicted by one chain given
     the others; the draws are those given all rows. By default 5 folds from 50 rows on, or as many of them as
     predict 400 rows, unless weights are given to start from, which may have been trained on these rows; 0 is
-    none. A share, such as 0.1, leaves so many rows out of the fit for this instead.
+    none. A share, such as 0.1, leaves so many rows out of the fit, and of `partial_fit`, for this instead.
     `batch_size`: rows per step; by default all of up to 500, without minibatch noise, and 100 of more.
     `random_state`: a whole number, a generator of NumPy, or None for other draws each time. `progress`:
     whether a progress display is shown.
@@ -155,14 +156,16 @@ class Network(Predictor):
         Returns:
             The estimator itself.
         """
-        return self._fit(X, y, None)
+        with unchanged_by_failure(self):
+            return self._fit(X, y, None)
 
     def _fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None) -> Self:
         check_parameters(self)
-        self._seed, self._started_with = new_seed(self.random_state), of_the_start(self)
+        self._seed, self._fitted_with = new_seed(self.random_state), self.get_params(deep=False)
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
+        self._partial_fits = 0
         rows, targets, self._held_out = held_out(rows, targets, self.calibration or 0, self._seed)
         self._data = {"x": rows, "y": targets}
         inputs.warn_of_large(rows)
@@ -188,7 +191,8 @@ class Network(Predictor):
 
         The draws afterwards are of the posterior given all rows since the last `fit` or the first
         `partial_fit`, which are stored: the same posterior as of one `fit` to all of them. There is no new
-        warm start.
+        warm start. A share as `calibration` leaves so many of all rows out. Where it fails or is interrupted
+        before the first draw the network is as it was, and the rows can be given again.
 
         Args:
             X: further rows, as in `fit`.
@@ -200,7 +204,8 @@ class Network(Predictor):
         """
         if not self.__sklearn_is_fitted__():
             check_classes(self, classes)
-            return self._fit(X, y, classes)
+            with unchanged_by_failure(self):
+                return self._fit(X, y, classes)
         if not hasattr(self, "_positions"):
             raise ValueError(
                 "partial_fit needs the rows of the fits before, which the file of save does not have: call "
@@ -211,11 +216,22 @@ class Network(Predictor):
         check_classes(self, classes, getattr(self, "classes_", np.empty(0)).tolist())
         rows = self._rows(X)
         targets = self._targets(y, len(rows))
-        self._data = {
-            "x": np.concatenate([self._data["x"], rows]),
-            "y": np.concatenate([self._data["y"], targets]),
-        }
-        return self._sample(self._positions, self._lengths(len(self._data["x"])))
+        with unchanged_by_failure(self):
+            self._partial_fits = getattr(self, "_partial_fits", 0) + 1  # an older pickle has none
+            self._fitted_with, before = self.get_params(deep=False), self._data
+            known = len(before["x"]), self._held_out
+            rows, targets, self._held_out = held_out(
+                rows, targets, self.calibration or 0, self._seed_of_run, *known
+            )
+            new = {"x": rows, "y": targets}
+            self._data = {name: np.concatenate([before[name], new[name]]) for name in new}
+            return self._sample(self._positions, self._lengths(len(self._data["x"])))
+
+    @property
+    def _seed_of_run(self) -> int:
+        """That of the fit, and others for each `partial_fit`: with its seed their noise would be the same."""
+        number = getattr(self, "_partial_fits", 0)
+        return derived_seed(self._seed, 0, number) if number else self._seed
 
     def _sample(self, positions: PyTree[Any], lengths: Lengths) -> Self:
         posterior = self._posterior
@@ -231,7 +247,7 @@ class Network(Predictor):
             burn_in=lengths.burn_in,
             steps=lengths.thin * lengths.draws,
             thin=lengths.thin,
-            seed=self._seed,
+            seed=self._seed_of_run,
         )
         if trace.draws is None:
             raise KeyboardInterrupt
@@ -285,17 +301,17 @@ class Network(Predictor):
         return ((targets - self._location) / self._scale).astype(np.float32)
 
     def _new_posterior(self, row: np.ndarray, chains: int) -> NetworkPosterior:
-        keys = jax.random.split(jax.random.key(self._seed), chains)
-        network = functional(self.model, self.params, self.activation, row, self._outputs, keys)
-        check_outputs(network, row, self._outputs, f"likelihood={self.likelihood!r} with this y")
-        last = (lambda: network.last_layer(row)) if self.likelihood == "categorical" else None
+        keys, fit = jax.random.split(jax.random.key(self._seed), chains), as_fitted(self)
+        network = functional(fit.model, fit.params, fit.activation, row, self._outputs, keys)
+        check_outputs(network, row, self._outputs, f"likelihood={fit.likelihood!r} with this y")
+        last = (lambda: network.last_layer(row)) if fit.likelihood == "categorical" else None
         noise_scale = None
-        if self.noise_scale is not None:
-            noise_scale = np.asarray(self.noise_scale / self._scale, np.float32)
+        if fit.noise_scale is not None:
+            noise_scale = np.asarray(fit.noise_scale / self._scale, np.float32)
         return NetworkPosterior(
             network=network,
-            scales=prior_scales(self.prior, network.first_start, network.output_axis, last),
-            likelihood=self.likelihood,
+            scales=prior_scales(fit.prior, network.first_start, network.output_axis, last),
+            likelihood=fit.likelihood,
             noise_scale=noise_scale,
             outputs=self._outputs,
             seed=self._seed,
@@ -308,7 +324,8 @@ class Network(Predictor):
         return {"labels": labels}, {**weights, **super()._fitted_state()[1], **of_classes}
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.input_shape_ = tuple(self.input_shape_)
+        vars(self).setdefault("_fitted_with", self.get_params(deep=False))
+        fit, self.input_shape_ = as_fitted(self), tuple(self.input_shape_)
         super()._restore(header, arrays)
         if "classes" in header:  # of an older file
             self.classes_ = np.asarray(header["classes"], np.dtype(header["classes_type"]))
@@ -317,12 +334,12 @@ class Network(Predictor):
             labels = joined_labels(header["labels"], of_classes)
             if "classes" in labels:
                 self.classes_ = labels["classes"]
-        if self.likelihood == "categorical" and len(self.classes_) != self._outputs:
+        if fit.likelihood == "categorical" and len(self.classes_) != self._outputs:
             raise ValueError(f"there are {len(self.classes_)} classes for {self._outputs} outputs")
         # A row without memory of its own: what the file says of its shape is not known to be right yet.
         row = np.broadcast_to(np.float32(0), self.input_shape_)
-        if is_sizes(self.model) and self.params is None:
-            check_draws(perceptron_shapes(perceptron_sizes(self.model, row, self._outputs)), arrays)
+        if is_sizes(fit.model) and fit.params is None:
+            check_draws(perceptron_shapes(perceptron_sizes(fit.model, row, self._outputs)), arrays)
         posterior = self._new_posterior(row, chains=1)
         network, self.draws_, self._fixed, self._chosen = restored_weights(posterior.network, arrays)
         self._posterior = replace(posterior, network=network)
@@ -368,4 +385,4 @@ class Network(Predictor):
             )
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, report(self, X, y, X_out, title, extra))
+        write_text(path, report(as_fitted(self), X, y, X_out, title, extra))

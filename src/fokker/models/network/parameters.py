@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from fokker.integrators.noise import check_noise
 from fokker.models.checks import is_number, optional, positive, refuse_ignored, whole, within
+from fokker.models.fits import as_fitted
 from fokker.models.network.calibration import check_calibration
 from fokker.models.network.networks import is_sizes
 from fokker.models.network.posterior import check_likelihood
@@ -61,7 +62,7 @@ def check_parameters(net: "Network") -> None:
         refuse_ignored(net, ("activation",), "is for a model of layer sizes, and this one has its own.")
 
 
-def of_the_start(net: "Network") -> dict[str, Any]:
+def _of_the_start(net: "Network") -> dict[str, Any]:
     """The parameters that a chain has from its start, by name."""
     share = net.calibration if is_number(net.calibration) and net.calibration < 1 else 0
     return {**{name: getattr(net, name) for name in _OF_THE_START}, "calibration": share}
@@ -82,8 +83,7 @@ def check_classes(net: "Network", classes: ArrayLike | None, known: list[Any] | 
 
 def check_unchanged(net: "Network") -> None:
     """Raise where a parameter has changed that the chain of `partial_fit` has from its start."""
-    now = of_the_start(net)
-    before = getattr(net, "_started_with", now)  # that of an older pickle is not known
+    now, before = _of_the_start(net), _of_the_start(as_fitted(net))
     changed = [name for name, x in now.items() if not (x is before[name] or eqx.tree_equal(x, before[name]))]
     if changed:
         raise ValueError(

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from fokker.models.estimator import Estimator, check_columns
+from fokker.models.fits import as_fitted
 from fokker.models.network import inputs
 from fokker.models.network.evaluation import (
     ClassUncertainty,
@@ -40,6 +41,10 @@ class Predictor(Estimator):
     _scale: np.ndarray
     _targets_per_row: int
     _is_vector: bool
+
+    @property
+    def _likelihood(self) -> str:
+        return as_fitted(self).likelihood
 
     def _rows(self, X: ArrayLike) -> np.ndarray:
         """The rows of an X like that of `fit`."""
@@ -91,7 +96,7 @@ class Predictor(Estimator):
             One entry per row of X; with `return_std` a pair of these.
         """
         self._check_fitted()
-        if self.likelihood == "categorical":
+        if self._likelihood == "categorical":
             if return_std:
                 raise ValueError(
                     "return_std is for regression; for classes see predict_proba and uncertainty."
@@ -121,7 +126,7 @@ class Predictor(Estimator):
         `variance_of_mean` (from the weights) and `expected_variance` (of the noise), which add up.
         """
         self._check_fitted()
-        if self.likelihood != "categorical":
+        if self._likelihood != "categorical":
             return self._moments(X)[1]
         rows, parts = self._outputs_by_rows(X)
         total, expected = np.empty(rows), np.empty(rows)
@@ -132,7 +137,7 @@ class Predictor(Estimator):
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """The accuracy; in a regression R² = 1 - Σ(y - ŷ)²/Σ(y - ȳ)²."""
-        if self.likelihood == "categorical":
+        if self._likelihood == "categorical":
             return self.evaluate(X, y).accuracy
         predicted = np.asarray(self.predict(X)).reshape(np.shape(X)[0], -1)
         targets = inputs.checked_targets(y, len(predicted), self._targets_per_row)
@@ -151,7 +156,7 @@ class Predictor(Estimator):
             square error, negative log-likelihood, and the share of y within their 90 % intervals.
         """
         self._check_fitted()
-        if self.likelihood == "categorical":
+        if self._likelihood == "categorical":
             probabilities = self.predict_proba(X)
             labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), self.classes_)
             return evaluate_classes(probabilities, labels, bins)
@@ -171,7 +176,7 @@ class Predictor(Estimator):
         Returns:
             The AUROC: the probability that a row of `X_out` has more of it than one of `X_in`.
         """
-        is_classifier = self.likelihood == "categorical"
+        is_classifier = self._likelihood == "categorical"
         choices = ("entropy", "mutual_information") if is_classifier else ("variance_of_mean", "variance")
         by = choices[0] if by is None else by
         if by not in choices:
@@ -192,5 +197,5 @@ class Predictor(Estimator):
 
     def _needs(self, likelihood: str, method: str) -> None:
         self._check_fitted()
-        if self.likelihood != likelihood:
-            raise AttributeError(f"{method} is for likelihood={likelihood!r}, not {self.likelihood!r}.")
+        if self._likelihood != likelihood:
+            raise AttributeError(f"{method} is for likelihood={likelihood!r}, not {self._likelihood!r}.")
