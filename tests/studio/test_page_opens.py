@@ -1,5 +1,7 @@
 """The page opens, runs and says what is wrong, in every run of the tests; the checker is replaced."""
 
+import json
+import re
 import threading
 from types import SimpleNamespace
 
@@ -7,6 +9,7 @@ import pytest
 from studio_server import Served, link, until
 
 from fokker.studio import analysis
+from fokker.studio.frames import unpacked
 from fokker.studio.simulation import Simulation
 
 FEW = {"chains": 20, "steps": 2, "burn_in": 0}
@@ -68,6 +71,39 @@ def test_a_dropped_connection_is_said_and_comes_back(page):
     until(lambda: int(panel.get_attribute("data-step")) > 0)
     assert page.locator("#connection.lost").count() == 0
     second.stop()
+
+
+def test_a_frame_that_comes_after_another_start_is_not_of_it(page, served):
+    """It was on its way when the run was started again: neither the pictures nor the program have it."""
+    late = []
+
+    def between(browser_side):
+        server_side = browser_side.connect_to_server()
+
+        def from_server(message):
+            is_frame = isinstance(message, bytes) and unpacked(message)[0]["kind"] == "frame"
+            if is_frame and not late:
+                late.append(message)
+            else:
+                browser_side.send(message)
+
+        def from_page(message):
+            server_side.send(message)
+            if late and json.loads(message)["do"] == "start":
+                browser_side.send(late[0])
+
+        server_side.on_message(from_server)
+        browser_side.on_message(from_page)
+
+    page.route_web_socket(re.compile("/socket$"), between)
+    page.goto(link(served.address, [SGLD], run=FEW))
+    until(lambda: page.wait_for_timeout(50) or late)
+    page.get_by_role("button", name="Start again").click()
+    panel = page.locator(".panel[data-step]")
+    until(lambda: panel.count() == 1 and panel.get_attribute("data-step") == "2")
+    page.wait_for_timeout(200)
+    page.get_by_role("button", name="Copy as Python").click()
+    assert "for frame in range(1):" in page.locator(".program").inner_text()
 
 
 def test_it_is_said_that_the_first_steps_are_compiled(page, served, monkeypatch):

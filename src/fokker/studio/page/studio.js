@@ -1131,6 +1131,7 @@ var Verdict = class {
 // src/panel.ts
 var PATH = 400;
 var HISTORY = 600;
+var starts = 0;
 var PanelView = class {
   constructor(id, state2, panel, catalogue2, wire2, changed, remove) {
     this.id = id;
@@ -1180,6 +1181,7 @@ var PanelView = class {
   );
   history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
   frames = 0;
+  start = 0;
   asked = 0;
   isRunning = false;
   warning = "";
@@ -1217,6 +1219,7 @@ var PanelView = class {
     this.checkSoon();
   }
   restart() {
+    this.start = ++starts;
     this.frames = 0;
     this.history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
     if (this.drawn !== void 0) {
@@ -1227,7 +1230,7 @@ var PanelView = class {
     }
     this.madeOf.textContent = "building…";
     this.verdict.of(void 0);
-    this.send("start");
+    this.send("start", { start: this.start });
   }
   check() {
     this.verdict.waiting();
@@ -1240,11 +1243,12 @@ var PanelView = class {
     if (this.panel.recipe === true) this.askRecipe();
   }
   run(isRunning2) {
-    const starts = isRunning2 && !this.isRunning;
+    const starts2 = isRunning2 && !this.isRunning;
     this.isRunning = isRunning2;
-    if (starts && this.drawn !== void 0) this.next();
+    if (starts2 && this.drawn !== void 0) this.next();
   }
   receive(message) {
+    if (message.start !== void 0 && message.start !== this.start) return;
     if (message.kind === "error") this.showError(message);
     else if (message.kind === "started") this.started(message);
     else if (message.kind === "frame") this.frame(message);
@@ -1296,6 +1300,7 @@ var PanelView = class {
     }
     const reading = performance.now() - message.arrived;
     requestAnimationFrame(() => {
+      if (message.start !== this.start) return;
       const before = performance.now();
       this.redraw();
       this.showNumbers(message);
