@@ -75,7 +75,7 @@ export class PanelView {
     for (const canvas of this.charts) canvas.setAttribute("role", "img");
     this.rebuild();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
-    document.addEventListener("themechange", () => this.redraw());
+    this.canvas.addEventListener("themechange", () => this.redraw());
   }
 
   /** Build the form again and start over, after a change of what fields there are. */
@@ -288,7 +288,8 @@ export class PanelView {
     input?.setAttribute("aria-invalid", "true");
     (place ?? this.error).textContent = text;
     this.verdict.error(place === null || place === undefined ? "" : text);
-    if (part.startsWith("target")) document.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
+    const formula = document.querySelector('[data-part="target.formula"]');
+    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
   }
 
   // The recipe ---------------------------------------------------------------------------------------------

@@ -106,6 +106,23 @@ def test_a_frame_that_comes_after_another_start_is_not_of_it(page, served):
     assert "for frame in range(1):" in page.locator(".program").inner_text()
 
 
+def test_samplers_that_are_added_and_removed_leave_no_listeners(page, served):
+    page.add_init_script(
+        "window.listeners = 0; const old = document.addEventListener;"
+        "document.addEventListener = function (...all) { window.listeners++; old.apply(this, all) }"
+    )
+    opened(page, served)
+    before = page.evaluate("listeners")
+    page.get_by_role("button", name="Add a sampler").click()
+    page.locator(".panel").nth(1).get_by_role("button", name="Remove").click()
+    until(lambda: page.locator(".panel").count() == 1)
+    assert page.evaluate("listeners") == before
+    page.locator(".panel[data-step]").wait_for()
+    before = page.locator("canvas.plot").screenshot()
+    page.get_by_role("button", name="Dark").click()
+    assert page.locator("canvas.plot").screenshot() != before
+
+
 def test_it_is_said_that_the_first_steps_are_compiled(page, served, monkeypatch):
     """Which takes up to half a minute, in which nothing else moves."""
     may_go_on = threading.Event()

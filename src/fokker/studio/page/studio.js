@@ -1068,7 +1068,7 @@ function heatMap(values, size, box, largest, typical, what, isSigned) {
     }
   };
   new ResizeObserver(draw2).observe(canvas);
-  document.addEventListener("themechange", draw2);
+  canvas.addEventListener("themechange", draw2);
   return h("figure", { class: "field" }, canvas, h("figcaption", { class: "legend" }, `${what}: at most ${short(largest)}.`));
 }
 
@@ -1159,7 +1159,7 @@ var PanelView = class {
     for (const canvas of this.charts) canvas.setAttribute("role", "img");
     this.rebuild();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
-    document.addEventListener("themechange", () => this.redraw());
+    this.canvas.addEventListener("themechange", () => this.redraw());
   }
   element = h("article", { class: "card panel" });
   canvas = h("canvas", { class: "plot", role: "img", "aria-label": "no draws yet" });
@@ -1377,7 +1377,8 @@ var PanelView = class {
     input?.setAttribute("aria-invalid", "true");
     (place ?? this.error).textContent = text;
     this.verdict.error(place === null || place === void 0 ? "" : text);
-    if (part.startsWith("target")) document.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
+    const formula = document.querySelector('[data-part="target.formula"]');
+    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
   }
   // The recipe ---------------------------------------------------------------------------------------------
   askRecipe() {
@@ -1468,7 +1469,7 @@ function themed(button, chosen, choose) {
     const theme = chosen() ?? (prefersDark.matches ? "dark" : "light");
     document.documentElement.dataset.theme = theme;
     button.textContent = theme === "dark" ? "Light" : "Dark";
-    document.dispatchEvent(new Event("themechange"));
+    for (const canvas of document.querySelectorAll("canvas")) canvas.dispatchEvent(new Event("themechange"));
   };
   button.addEventListener("click", () => {
     choose(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
@@ -1602,7 +1603,7 @@ function targetCard() {
     const error = document.getElementById(`${input.id}-error`);
     if (error !== null) error.textContent = "";
   };
-  document.addEventListener("targeterror", (event) => {
+  input.addEventListener("targeterror", (event) => {
     input.setAttribute("aria-invalid", "true");
     const error = document.getElementById(`${input.id}-error`);
     if (error !== null) error.textContent = String(event.detail);
