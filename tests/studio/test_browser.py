@@ -8,6 +8,7 @@ import pytest
 from PIL import Image, ImageSequence
 from studio_server import link, until
 
+from chromium import violations, watched
 from fokker.studio.frames import unpacked
 from fokker.studio.gallery import gallery
 from fokker.studio.stories import Story
@@ -251,13 +252,12 @@ def test_recorded_runs_play_from_a_file(browser, tmp_path):
     stories = [Story("One", "of a test", ({"target": {"name": "normal"}, **SGLD},))]
     file = tmp_path / "gallery.html"
     file.write_text(gallery(stories, 3, run), encoding="utf-8")
-    page = browser.new_page(viewport={"width": 400, "height": 900})
-    mistakes = []
-    page.on("pageerror", lambda error: mistakes.append(str(error)))
-    page.goto(file.as_uri())
-    until(lambda: page.locator(".card[data-frame='2']").count() == 1, 20)
-    assert page.locator(".card h3").inner_text() == "sgld"
-    assert page.locator(".card .right").count() == 1
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    assert mistakes == []
-    page.close()
+    with watched(browser, "(?:file|data):", 400, bypass_csp=True) as page:
+        page.goto(file.as_uri())
+        until(lambda: page.locator(".card[data-frame='2']").count() == 1, 20)
+        assert page.locator(".card h3").inner_text() == "sgld"
+        assert page.locator(".card .right").count() == 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            assert violations(page) == []

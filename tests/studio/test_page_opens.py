@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from studio_server import Served, link, until
 
+from chromium import violations, watched
 from fokker.studio import analysis
 from fokker.studio.frames import unpacked
 from fokker.studio.simulation import Simulation
@@ -121,6 +122,30 @@ def test_samplers_that_are_added_and_removed_leave_no_listeners(page, served):
     before = page.locator("canvas.plot").screenshot()
     page.get_by_role("button", name="Dark").click()
     assert page.locator("canvas.plot").screenshot() != before
+
+
+D = [["1 + x^2/2", "0"], ["0", "1"]]
+TYPED = {"sampler": {"kind": "typed", "size": 2, "H": "U", "D": D, "Q": [["0", "0"], ["0", "0"]]}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "theme"), [(400, "light"), (400, "dark"), (1400, "light"), (1400, "dark")])
+def test_axe_finds_nothing_wrong(browser, served, verdict, width, theme):
+    verdict.update(ok=False, verdict="wrong", reasons=["Γ is missing"])
+    with watched(browser, width=width, color_scheme=theme, bypass_csp=True) as page:
+        drift = {"kind": "drift", "size": 2, "H": "U", "D": D, "drift": ["50*y", "0"]}
+        designs = [{**SGLD, "recipe": True}, TYPED, {"sampler": drift, "recipe": True}]
+        page.goto(link(served.address, designs, run=FEW))
+        until(lambda: page.locator(".panel[data-step]").count() == 3)
+        page.get_by_role("button", name="Complete: recover Q").click()
+        page.locator("figure canvas, .recipe .error").first.wait_for(timeout=120_000)
+        page.get_by_role("button", name="Copy as Python").first.click()
+        page.locator(".program").wait_for()
+        formula = page.get_by_label("U(x, y)")
+        formula.fill("x^2 + 2*(y +")
+        formula.press("Enter")
+        page.locator("#side .error", has_text="wanted").wait_for()
+        assert violations(page) == []
 
 
 def test_it_is_said_that_the_first_steps_are_compiled(page, served, monkeypatch):
