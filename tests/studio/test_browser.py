@@ -1,12 +1,15 @@
 """The page in Chromium at length: what is used less, or needs the checker itself."""
 
 import json
+import subprocess
+import sys
 from base64 import urlsafe_b64decode
 
 import numpy as np
 import pytest
 from PIL import Image, ImageSequence
-from studio_server import link, until
+from studio_designs import RIGHT
+from studio_server import ENVIRONMENT, command, link, until
 
 from chromium import violations, watched
 from fokker.studio.frames import unpacked
@@ -194,6 +197,45 @@ def test_the_recipe_the_program_and_a_picture(page, served):
     page.get_by_text("Γ is dropped").wait_for()
     page.get_by_role("button", name="Show the residual").click()
     page.locator("figure canvas").wait_for(timeout=120_000)
+
+
+def test_the_copied_program_makes_the_draws_that_were_shown(browser, tmp_path):
+    """Each frame to the bit, in a process of its own, as the page was served from one."""
+    frames = []
+
+    def received(message):
+        header, arrays = unpacked(message) if isinstance(message, bytes) else ({"kind": ""}, {})
+        if header["kind"] == "frame":
+            frames.append((header["step"], arrays["cloud"].copy()))
+
+    design = {"sampler": {"kind": "named", "name": "sghmc"}, "settings": {"noise": 1, "batch": 2}}
+    with command() as address, watched(browser) as page:
+        page.on("websocket", lambda socket: socket.on("framereceived", received))
+        page.goto(link(address, [design], run={"seed": 3, "chains": 20, "steps": 5, "burn_in": 0}))
+        until(lambda: number(page, "step") >= 5)
+        page.get_by_role("button", name="Run", exact=True).click()
+        until(lambda: number(page, "step") >= 30)
+        page.get_by_role("button", name="Pause").click()
+        page.wait_for_timeout(1000)
+        page.get_by_role("button", name="Copy as Python").click()
+        program = page.locator(".program").inner_text()
+        assert number(page, "step") == frames[-1][0]
+    (tmp_path / "program.py").write_text(f"{program}\nnp.save('draws.npy', draws)\n")
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    draws = np.load(tmp_path / "draws.npy")
+    assert len(draws) == frames[-1][0]
+    assert len(frames) >= 6
+    for step, cloud in frames:
+        np.testing.assert_array_equal(draws[step - 1], cloud)
+
+
+def test_the_curl_behind_a_drift_is_recovered_and_drawn(page, served):
+    design = RIGHT["drift with a curl"]
+    page.goto(link(served.address, [{"sampler": design["sampler"], "recipe": True}], design["target"]))
+    page.get_by_role("button", name="Complete: recover Q").click()
+    page.locator("figure canvas").wait_for(timeout=120_000)
+    assert "at most 1" in page.locator("figcaption").inner_text()
+    assert "stationary: yes" in page.locator(".recipe pre").inner_text()
 
 
 def test_a_gif_has_the_pictures_of_the_run_and_ends_with_what_is_shown(page, served):

@@ -16,7 +16,7 @@ from socket import create_connection
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from studio_server import until
+from studio_server import command, until
 from test_guard import HOST, ORIGIN, PORT, TOKEN
 
 from chromium import watched
@@ -184,30 +184,20 @@ def test_an_installed_wheel_serves_the_page_to_a_browser(browser, tmp_path):
     """By its command, with its files alone."""
     if importlib.util.find_spec("hatchling") is None:
         pytest.skip("hatchling is not installed")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     installed = tmp_path / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
     environment = {"PYTHONPATH": str(installed), "PATH": "", "HOME": str(tmp_path)}
-    program = (
-        "import fokker, fokker.cli, sys\n"
-        f"assert fokker.__file__.startswith({str(installed)!r}), fokker.__file__\n"
-        "sys.argv[1:] = ['studio', '--no-open']\n"
-        "fokker.cli.main()\n"
-    )
-    command = [sys.executable, "-c", program]
-    studio = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
-    with studio, watched(browser) as page:
-        try:
-            page.goto(re.search(r"http://\S+", studio.stdout.readline() + studio.stdout.readline())[0])
-            panel = page.locator(".panel[data-step]")
-            panel.wait_for(timeout=120_000)
-            page.get_by_role("button", name="Run", exact=True).click()
-            step = int(panel.get_attribute("data-step"))
-            until(lambda: int(panel.get_attribute("data-step")) > step)
-        finally:
-            studio.terminate()
+    first = f"assert fokker.__file__.startswith({str(installed)!r}), fokker.__file__"
+    with command(first, environment) as address, watched(browser) as page:
+        page.goto(address)
+        panel = page.locator(".panel[data-step]")
+        panel.wait_for(timeout=120_000)
+        page.get_by_role("button", name="Run", exact=True).click()
+        step = int(panel.get_attribute("data-step"))
+        until(lambda: int(panel.get_attribute("data-step")) > step)
     names = {path.name for path in (installed / "fokker").rglob("*")}
     assert {*FILES, *ASSETS} <= names
 
