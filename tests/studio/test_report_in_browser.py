@@ -11,6 +11,8 @@ from studio_server import Served, until
 
 from chromium import violations, watched
 from fokker.diagnostics import Grade
+from fokker.models.topics.live import read_progress
+from fokker.models.topics.summary import RunSummary
 from fokker.report.figures import Axis, Figure, Mark
 from fokker.report.page import choice_part, data_part, figure_part, page, table, verdict_part
 from fokker.report.parameters import Shown, parameters_data
@@ -236,13 +238,46 @@ def test_a_run_is_watched_killed_resumed_and_stopped(browser, tmp_path):
             process = started(tmp_path, "resume", folder)
             until(lambda: state.inner_text() == "running" and StoredTrace(folder).settings["taken"] > taken)
             view.locator("#stop").click()
-            assert process.wait(240) == 130
+            # Before the process is waited for: requests of the page pass through this thread.
             until(lambda: state.inner_text() == "not running")
+            assert process.wait(240) == 130
             until(lambda: view.get_by_text("interrupted after").count() > 0)
         ended = StoredTrace(folder)
         assert ended.was_interrupted
         assert ended.samples["a"].shape[1] == ended.settings["taken"] // 1000
         assert (folder / "report.html").is_file()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_topics_are_watched_as_they_are_learned_and_stopped(browser, tmp_path):
+    subjects = ("apple pear plum cherry", "violin cello flute oboe", "granite basalt marble slate")
+    lines = [" ".join(words) for k in range(300) for words in [subjects[k % 3].split()[k % 2 :] * 3]]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    folder = tmp_path / "run"
+    options = ["--topics", 3, "--batch", 20, "--sweeps", 6, "--burn-in", 2, "--threads", 1, "--passes", 10**6]
+    process = started(tmp_path, "lda", "lines.txt", "--out", folder, *options)
+    try:
+        until(lambda: read_progress(folder) is not None)
+        with live(browser, folder) as view:
+            read = view.locator("main p", has_text="documents of")
+            view.locator("figure[data-drawn]").wait_for()
+            before = read.inner_text()
+            until(lambda: read.inner_text() != before)
+            view.get_by_text("Numbers", exact=True).click()
+            assert "perplexity" in view.locator("figure table").first.inner_text().lower()
+            assert view.get_by_role("table", name="Topics").locator("tbody tr").count() == 3
+            assert view.evaluate("document.documentElement.scrollWidth") <= 400
+            assert violations(view) == []
+            view.locator("#stop").click()
+            until(lambda: view.locator("#connection").inner_text() == "not running")
+            assert process.wait(240) == 130
+            until(lambda: view.get_by_text("The held-out perplexity is").count() > 0)
+        learned = read_progress(folder)["documents"]
+        assert (folder / "report.html").is_file()
+        assert RunSummary.read(folder).perplexity < 12
+        assert learned > 300
     finally:
         process.kill()
         process.wait()
