@@ -215,7 +215,7 @@ def _examples(
             label = f"{net.classes_[best]} ({percent(probabilities[place, best])})"
             rows.append([name, str(place), str(y[place]), label, f"{entropies[place]:.3f}"])
     after = stages(net)[1]
-    return table(["group", "row", "label", f"predicted{after}", f"entropy{after}"], rows)
+    return table(["", "row", "label", f"predicted{after}", f"entropy{after}"], rows)
 
 
 def _picture_shape(shape: tuple[int, ...]) -> tuple[int, ...] | None:
