@@ -11,7 +11,7 @@ PART ?=
 ARGS ?=
 
 .PHONY: demo test browser test-slow test-long test-bambi test-dependencies test-lowest torture verdicts mutate lint bench bench-models bench-topics \
-	docs test-site studio dist smoke sbom review clean help
+	docs test-site studio check-studio dist smoke sbom review clean help
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -106,8 +106,18 @@ docs: $(VENV)/.docs  ## the site, to open from docs/_build/html/index.html witho
 test-site: $(INSTALLED) browser  ## the site that `make docs` built, in Chromium
 	$(BIN)/python -m pytest -m site
 
-studio:  ## build the page of `fokker studio` from studio/ (needs Node)
-	cd studio && npm ci --no-audit --no-fund && npm run types && npm run build
+studio/node_modules/.installed: studio/package.json studio/package-lock.json
+	cd studio && npm ci --no-audit --no-fund --loglevel=error >/dev/null
+	touch $@
+
+studio: studio/node_modules/.installed  ## build the page of `fokker studio` from studio/ (needs Node)
+	cd studio && npm run --silent types && npm run --silent build
+
+check-studio: studio/node_modules/.installed  ## whether the built page is that of studio/ (needs Node)
+	rm -rf build/studio
+	cd studio && npm run --silent types && npm run --silent build ../build/studio
+	@diff -rq build/studio/studio src/fokker/studio/page && diff -rq build/studio/report src/fokker/report/assets \
+		|| { echo 'The built page is not that of studio/: run `make studio`, and commit what it writes.'; exit 1; }
 
 # Tools of a release, which the library itself does not need.
 .venv-dist/.installed:

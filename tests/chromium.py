@@ -5,10 +5,12 @@ prints one line, and the tests that need a browser are skipped.
 """
 
 import contextlib
+import itertools
 import re
 import shutil
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 _SECONDS = 300
+# What a page of this machine may ask for.
+LOOPBACK = r"(?:http://127\.0\.0\.1:|data:|blob:)"
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +51,9 @@ def served():
 
 
 @contextlib.contextmanager
-def watched(browser, allowed, width=1200):
+def watched(browser, allowed=LOOPBACK, width=1200, **options):
     """A page that reaches these addresses alone; in the end it asked for no other, and nothing went wrong."""
-    context = browser.new_context(viewport={"width": width, "height": 900})
+    context = browser.new_context(viewport={"width": width, "height": 900}, **options)
     opened = context.new_page()
     opened.elsewhere, opened.mistakes = [], []
 
@@ -71,8 +75,25 @@ def watched(browser, allowed, width=1200):
 @pytest.fixture
 def page(browser):
     """A page that reaches this machine alone."""
-    with watched(browser, r"(?:http://127\.0\.0\.1:|data:|blob:)") as opened:
+    with watched(browser) as opened:
         yield opened
+
+
+def violations(page):
+    """What axe finds wrong for readers with a keyboard or a screen reader; the context has `bypass_csp`."""
+    page.add_script_tag(
+        content=resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+    )
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [f"{row['help']} ({row['id']}): {[node['target'] for node in row['nodes'][:3]]}" for row in found]
+
+
+def skipped_headings(html):
+    """Headings that are more than one level below the one before, which readers of headings would miss."""
+    found = [(int(level), text) for level, text in re.findall(r"<h([1-6])[^>]*>(.*?)</h", html)]
+    return [
+        text for (before, _), (level, text) in itertools.pairwise([(1, ""), *found]) if level > before + 1
+    ]
 
 
 def is_there(playwright):

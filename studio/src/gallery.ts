@@ -35,6 +35,7 @@ class Recorded {
       this.chart,
       h("p", { class: verdict }, h("b", {}, `${WORDS[verdict] ?? verdict}. `), (this.message.reasons as string[]).join(" ")),
     );
+    this.plot.addEventListener("themechange", () => this.redraw());
   }
 
   /** The next frame; after the last one the first. */
@@ -93,7 +94,6 @@ for (const story of document.querySelectorAll(".story")) {
   story.append(h("div", { class: "runs" }, ...recorded.map((run) => run.element)));
   runs.push(...recorded);
 }
-document.addEventListener("themechange", () => runs.forEach((run) => run.redraw()));
 
 /** Those that are on the screen advance. */
 function advance(): void {

@@ -51,6 +51,6 @@ export function heatMap(
     }
   };
   new ResizeObserver(draw).observe(canvas);
-  document.addEventListener("themechange", draw);
+  canvas.addEventListener("themechange", draw);
   return h("figure", { class: "field" }, canvas, h("figcaption", { class: "legend" }, `${what}: at most ${short(largest)}.`));
 }

@@ -96,7 +96,7 @@ function targetCard(): HTMLElement {
     const error = document.getElementById(`${input.id}-error`);
     if (error !== null) error.textContent = "";
   };
-  document.addEventListener("targeterror", (event) => {
+  input.addEventListener("targeterror", (event) => {
     input.setAttribute("aria-invalid", "true");
     const error = document.getElementById(`${input.id}-error`);
     if (error !== null) error.textContent = String((event as CustomEvent).detail);

@@ -13,6 +13,8 @@ import type { Message, Wire } from "./wire";
 // How much of the path of the first chain is drawn.
 const PATH = 400;
 const HISTORY = 600;
+// Runs that the page has started, of all panels: what comes for an earlier one is dropped.
+let starts = 0;
 
 type History = Record<"kl" | "chance" | "kinetic" | "thermostat" | "acceptance", (number | null)[]>;
 
@@ -37,6 +39,7 @@ export class PanelView {
   );
   private history: History = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
   private frames = 0;
+  private start = 0;
   private asked = 0;
   private isRunning = false;
   private warning = "";
@@ -72,7 +75,7 @@ export class PanelView {
     for (const canvas of this.charts) canvas.setAttribute("role", "img");
     this.rebuild();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
-    document.addEventListener("themechange", () => this.redraw());
+    this.canvas.addEventListener("themechange", () => this.redraw());
   }
 
   /** Build the form again and start over, after a change of what fields there are. */
@@ -109,6 +112,7 @@ export class PanelView {
   }
 
   restart(): void {
+    this.start = ++starts;
     this.frames = 0;
     this.history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
     if (this.drawn !== undefined) {
@@ -119,7 +123,7 @@ export class PanelView {
     }
     this.madeOf.textContent = "building…";
     this.verdict.of(undefined);
-    this.send("start");
+    this.send("start", { start: this.start });
   }
 
   check(): void {
@@ -141,6 +145,7 @@ export class PanelView {
   }
 
   receive(message: Message): void {
+    if (message.start !== undefined && message.start !== this.start) return;
     if (message.kind === "error") this.showError(message);
     else if (message.kind === "started") this.started(message);
     else if (message.kind === "frame") this.frame(message);
@@ -198,6 +203,7 @@ export class PanelView {
     }
     const reading = performance.now() - message.arrived;
     requestAnimationFrame(() => {
+      if (message.start !== this.start) return;
       const before = performance.now();
       this.redraw();
       this.showNumbers(message);
@@ -282,7 +288,8 @@ export class PanelView {
     input?.setAttribute("aria-invalid", "true");
     (place ?? this.error).textContent = text;
     this.verdict.error(place === null || place === undefined ? "" : text);
-    if (part.startsWith("target")) document.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
+    const formula = document.querySelector('[data-part="target.formula"]');
+    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
   }
 
   // The recipe ---------------------------------------------------------------------------------------------

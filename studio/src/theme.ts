@@ -8,7 +8,8 @@ export function themed(button: HTMLElement, chosen: () => string | undefined, ch
     const theme = chosen() ?? (prefersDark.matches ? "dark" : "light");
     document.documentElement.dataset.theme = theme;
     button.textContent = theme === "dark" ? "Light" : "Dark";
-    document.dispatchEvent(new Event("themechange"));
+    // The listeners are those of the pictures, and go with them.
+    for (const canvas of document.querySelectorAll("canvas")) canvas.dispatchEvent(new Event("themechange"));
   };
   button.addEventListener("click", () => {
     choose(document.documentElement.dataset.theme === "dark" ? "light" : "dark");

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from chromium import skipped_headings
 from fokker import cli
 from fokker._core import files as core_files
 from fokker.cli.lda_run import _message
@@ -231,6 +232,7 @@ def test_the_report_tells_what_the_tables_tell(finished):
     page = (folder / "report.html").read_text()
     for text in ("5 documents without a known word skipped", "granite", "scir", "|S| = 171", "c_v", "u_mass"):
         assert text in page
+    assert not skipped_headings(page)
     # Every topic can be chosen, and the curve and the map are drawn.
     assert page.count("data-figure=") == 2
     assert page.count('data-choice="words"') == 1

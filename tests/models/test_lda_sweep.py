@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from test_lda_command import OPTIONS, command, corpus, interrupt, table, words  # noqa: F401
 
+from chromium import skipped_headings
 from fokker.corpora import Documents, open_corpus
 from fokker.models.topics import files, start
 from fokker.models.topics.comparison import aligned, compare, preference
@@ -55,6 +56,7 @@ def test_a_sweep_compares_its_runs(swept):
     page = (folder / "sweep.html").read_text()
     assert "lowest with 4 topics" in page
     assert 'href="topics-2/report.html"' in page
+    assert not skipped_headings(page)
     assert (folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
     assert out.count("documents held out") == 2
 

@@ -17,6 +17,7 @@ from scipy import sparse, special, stats
 from sklearn.base import clone, is_classifier
 
 import fokker as fk
+from chromium import skipped_headings
 from conftest import quick_compiling
 from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.models.estimator import NotFittedError, remember_columns
@@ -521,6 +522,8 @@ def test_the_last_layer_alone_moves_and_partial_fit_goes_on(tmp_path):
     text = path.read_text()
     assert "AUROC of other data, by mutual information" in text
     assert text.count("<figure data-figure=") == 5
+    assert not skipped_headings(text)
+    assert "></th>" not in text
 
 
 def test_draws_of_a_cycle_are_from_its_second_half():

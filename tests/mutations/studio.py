@@ -175,7 +175,14 @@ MUTATIONS = [
     ),
     Mutation(
         "studio/session.py",
-        '            await self._send(number, "frame", numbers, arrays)',
+        'self._starts[number] = simulation, request.get("start")',
+        "self._starts[number] = simulation, 0",
+        "frames do not say which start they are of",
+        ("session::frames_have_the_count_of_the_start_that_they_are_of",),
+    ),
+    Mutation(
+        "studio/session.py",
+        '            await self._send(number, "frame", {"start": start, **numbers}, arrays)',
         '            self.sent = asyncio.create_task(self._send(number, "frame", numbers, arrays))',
         "frames queue up where a page does not read them",
         ("session::a_page_that_does_not_read_gets_no_further_frames",),

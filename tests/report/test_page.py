@@ -92,6 +92,8 @@ def test_a_table_has_heads_for_readers_of_screens_and_its_own_scrolling():
     assert ("class", "sortable") in reader.attributes
     assert text.count('class="named"') == text.count("see the verdict") == 1
     assert "<thead>" not in table(["", ""], [["a", "1"]])
+    # A head without a word is no head, of which a reader of a screen would say nothing.
+    assert '<thead><tr><td></td><th scope="col">n</th></tr></thead>' in table(["", "n"], [["a", "1"]])
 
 
 def test_arrays_are_packed_to_what_a_picture_needs():

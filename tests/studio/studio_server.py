@@ -1,6 +1,11 @@
 """A server of the page in a thread."""
 
+import contextlib
 import json
+import os
+import re
+import subprocess
+import sys
 import threading
 import time
 from base64 import urlsafe_b64encode
@@ -33,6 +38,22 @@ class Served:
     def stop(self):
         self.uvicorn.should_exit = True
         self.thread.join(20)
+
+
+# As whoever starts it has it: the tests compile with fewer optimisations.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+
+
+@contextlib.contextmanager
+def command(first="", environment=ENVIRONMENT):
+    """The command, in a process of its own that does this first: its address."""
+    program = f"import sys, fokker.cli\n{first}\nsys.argv[1:] = ['studio', '--no-open']\nfokker.cli.main()\n"
+    start = [sys.executable, "-c", program]
+    with subprocess.Popen(start, env=environment, stdout=subprocess.PIPE, text=True) as studio:
+        try:
+            yield re.search(r"http://\S+", studio.stdout.readline() + studio.stdout.readline())[0]
+        finally:
+            studio.terminate()
 
 
 def until(is_so, seconds=120):

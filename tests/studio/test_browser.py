@@ -1,13 +1,17 @@
 """The page in Chromium at length: what is used less, or needs the checker itself."""
 
 import json
+import subprocess
+import sys
 from base64 import urlsafe_b64decode
 
 import numpy as np
 import pytest
 from PIL import Image, ImageSequence
-from studio_server import link, until
+from studio_designs import RIGHT
+from studio_server import ENVIRONMENT, command, link, until
 
+from chromium import violations, watched
 from fokker.studio.frames import unpacked
 from fokker.studio.gallery import gallery
 from fokker.studio.stories import Story
@@ -195,6 +199,45 @@ def test_the_recipe_the_program_and_a_picture(page, served):
     page.locator("figure canvas").wait_for(timeout=120_000)
 
 
+def test_the_copied_program_makes_the_draws_that_were_shown(browser, tmp_path):
+    """Each frame to the bit, in a process of its own, as the page was served from one."""
+    frames = []
+
+    def received(message):
+        header, arrays = unpacked(message) if isinstance(message, bytes) else ({"kind": ""}, {})
+        if header["kind"] == "frame":
+            frames.append((header["step"], arrays["cloud"].copy()))
+
+    design = {"sampler": {"kind": "named", "name": "sghmc"}, "settings": {"noise": 1, "batch": 2}}
+    with command() as address, watched(browser) as page:
+        page.on("websocket", lambda socket: socket.on("framereceived", received))
+        page.goto(link(address, [design], run={"seed": 3, "chains": 20, "steps": 5, "burn_in": 0}))
+        until(lambda: number(page, "step") >= 5)
+        page.get_by_role("button", name="Run", exact=True).click()
+        until(lambda: number(page, "step") >= 30)
+        page.get_by_role("button", name="Pause").click()
+        page.wait_for_timeout(1000)
+        page.get_by_role("button", name="Copy as Python").click()
+        program = page.locator(".program").inner_text()
+        assert number(page, "step") == frames[-1][0]
+    (tmp_path / "program.py").write_text(f"{program}\nnp.save('draws.npy', draws)\n")
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    draws = np.load(tmp_path / "draws.npy")
+    assert len(draws) == frames[-1][0]
+    assert len(frames) >= 6
+    for step, cloud in frames:
+        np.testing.assert_array_equal(draws[step - 1], cloud)
+
+
+def test_the_curl_behind_a_drift_is_recovered_and_drawn(page, served):
+    design = RIGHT["drift with a curl"]
+    page.goto(link(served.address, [{"sampler": design["sampler"], "recipe": True}], design["target"]))
+    page.get_by_role("button", name="Complete: recover Q").click()
+    page.locator("figure canvas").wait_for(timeout=120_000)
+    assert "at most 1" in page.locator("figcaption").inner_text()
+    assert "stationary: yes" in page.locator(".recipe pre").inner_text()
+
+
 def test_a_gif_has_the_pictures_of_the_run_and_ends_with_what_is_shown(page, served):
     page.goto(link(served.address, [SGLD], run={"seed": 0, "chains": 2000, "steps": 5, "burn_in": 0}))
     until(lambda: number(page, "step") >= 5)
@@ -251,13 +294,12 @@ def test_recorded_runs_play_from_a_file(browser, tmp_path):
     stories = [Story("One", "of a test", ({"target": {"name": "normal"}, **SGLD},))]
     file = tmp_path / "gallery.html"
     file.write_text(gallery(stories, 3, run), encoding="utf-8")
-    page = browser.new_page(viewport={"width": 400, "height": 900})
-    mistakes = []
-    page.on("pageerror", lambda error: mistakes.append(str(error)))
-    page.goto(file.as_uri())
-    until(lambda: page.locator(".card[data-frame='2']").count() == 1, 20)
-    assert page.locator(".card h3").inner_text() == "sgld"
-    assert page.locator(".card .right").count() == 1
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    assert mistakes == []
-    page.close()
+    with watched(browser, "(?:file|data):", 400, bypass_csp=True) as page:
+        page.goto(file.as_uri())
+        until(lambda: page.locator(".card[data-frame='2']").count() == 1, 20)
+        assert page.locator(".card h3").inner_text() == "sgld"
+        assert page.locator(".card .right").count() == 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            assert violations(page) == []

@@ -1,12 +1,17 @@
 """The page opens, runs and says what is wrong, in every run of the tests; the checker is replaced."""
 
+import json
+import re
 import threading
 from types import SimpleNamespace
 
 import pytest
+from studio_designs import RIGHT
 from studio_server import Served, link, until
 
+from chromium import violations, watched
 from fokker.studio import analysis
+from fokker.studio.frames import unpacked
 from fokker.studio.simulation import Simulation
 
 FEW = {"chains": 20, "steps": 2, "burn_in": 0}
@@ -68,6 +73,79 @@ def test_a_dropped_connection_is_said_and_comes_back(page):
     until(lambda: int(panel.get_attribute("data-step")) > 0)
     assert page.locator("#connection.lost").count() == 0
     second.stop()
+
+
+def test_a_frame_that_comes_after_another_start_is_not_of_it(page, served):
+    """It was on its way when the run was started again: neither the pictures nor the program have it."""
+    late = []
+
+    def between(browser_side):
+        server_side = browser_side.connect_to_server()
+
+        def from_server(message):
+            is_frame = isinstance(message, bytes) and unpacked(message)[0]["kind"] == "frame"
+            if is_frame and not late:
+                late.append(message)
+            else:
+                browser_side.send(message)
+
+        def from_page(message):
+            server_side.send(message)
+            if late and json.loads(message)["do"] == "start":
+                browser_side.send(late[0])
+
+        server_side.on_message(from_server)
+        browser_side.on_message(from_page)
+
+    page.route_web_socket(re.compile("/socket$"), between)
+    page.goto(link(served.address, [SGLD], run=FEW))
+    until(lambda: page.wait_for_timeout(50) or late)
+    page.get_by_role("button", name="Start again").click()
+    panel = page.locator(".panel[data-step]")
+    until(lambda: panel.count() == 1 and panel.get_attribute("data-step") == "2")
+    page.wait_for_timeout(200)
+    page.get_by_role("button", name="Copy as Python").click()
+    assert "for frame in range(1):" in page.locator(".program").inner_text()
+
+
+def test_samplers_that_are_added_and_removed_leave_no_listeners(page, served):
+    page.add_init_script(
+        "window.listeners = 0; const old = document.addEventListener;"
+        "document.addEventListener = function (...all) { window.listeners++; old.apply(this, all) }"
+    )
+    opened(page, served)
+    before = page.evaluate("listeners")
+    page.get_by_role("button", name="Add a sampler").click()
+    page.locator(".panel").nth(1).get_by_role("button", name="Remove").click()
+    until(lambda: page.locator(".panel").count() == 1)
+    assert page.evaluate("listeners") == before
+    page.locator(".panel[data-step]").wait_for()
+    before = page.locator("canvas.plot").screenshot()
+    page.get_by_role("button", name="Dark").click()
+    assert page.locator("canvas.plot").screenshot() != before
+
+
+TYPED = {"sampler": RIGHT["metric"]["sampler"]}
+CURL = RIGHT["drift with a curl"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "theme"), [(400, "light"), (400, "dark"), (1400, "light"), (1400, "dark")])
+def test_axe_finds_nothing_wrong(browser, served, verdict, width, theme):
+    verdict.update(ok=False, verdict="wrong", reasons=["Γ is missing"])
+    with watched(browser, width=width, color_scheme=theme, bypass_csp=True) as page:
+        designs = [{**SGLD, "recipe": True}, TYPED, {"sampler": CURL["sampler"], "recipe": True}]
+        page.goto(link(served.address, designs, run=FEW))
+        until(lambda: page.locator(".panel[data-step]").count() == 3)
+        page.get_by_role("button", name="Complete: recover Q").click()
+        page.locator("figure canvas").wait_for(timeout=120_000)
+        page.get_by_role("button", name="Copy as Python").first.click()
+        page.locator(".program").wait_for()
+        formula = page.get_by_label("U(x, y)")
+        formula.fill("x^2 + 2*(y +")
+        formula.press("Enter")
+        page.locator("#side .error", has_text="wanted").wait_for()
+        assert violations(page) == []
 
 
 def test_it_is_said_that_the_first_steps_are_compiled(page, served, monkeypatch):

@@ -1,5 +1,6 @@
 """Reports in Chromium: read on a phone and a screen, sorted, zoomed into; and nothing is loaded."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -8,7 +9,10 @@ import numpy as np
 import pytest
 from studio_server import Served, until
 
+from chromium import violations, watched
 from fokker.diagnostics import Grade
+from fokker.models.topics.live import read_progress
+from fokker.models.topics.summary import RunSummary
 from fokker.report.figures import Axis, Figure, Mark
 from fokker.report.page import choice_part, data_part, figure_part, page, table, verdict_part
 from fokker.report.parameters import Shown, parameters_data
@@ -37,6 +41,7 @@ def report(tmp_path_factory):
         f"A report {HOSTILE}",
         verdict_part(Grade.BAD, ["R-hat of " + "x" * 200], ["Note: a note."], "What was checked."),
         table(["parameter", "number", "R-hat", "ESS"], rows, "Parameters", sortable=True, of_parameters=True),
+        "<h2>One by one</h2>",
         data_part(
             "parameters",
             parameters_data(
@@ -92,6 +97,16 @@ def test_nothing_overflows_and_every_figure_is_drawn(open_report, width, theme):
     )
     assert unnamed == []
     assert view.locator("b").count() == 0
+
+
+@pytest.mark.parametrize(("width", "theme"), [(400, "light"), (400, "dark"), (1400, "light"), (1400, "dark")])
+def test_axe_finds_nothing_wrong_in_a_report(browser, report, width, theme):
+    with watched(browser, "(?:file|data):", width, color_scheme=theme, bypass_csp=True) as view:
+        view.goto(report)
+        view.locator("figure[data-drawn]").nth(8).wait_for()
+        for numbers in view.get_by_text("Numbers", exact=True).all():
+            numbers.click()
+        assert violations(view) == []
 
 
 def test_every_axis_of_numbers_has_two_of_them_on_a_phone(open_report):
@@ -178,52 +193,91 @@ init = {"a": jnp.zeros(2)}
 """
 
 
+def started(folder, *arguments):
+    """The command, in a process."""
+    command = [sys.executable, "-c", "from fokker.cli import main; main()", *map(str, arguments)]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def live(browser, folder, width=400):
+    """The page of the run in a folder."""
+    served = Served(run=RunView(folder))
+    try:
+        with watched(browser, width=width, bypass_csp=True) as view:
+            view.on("dialog", lambda dialog: dialog.accept())
+            view.goto(f"{served.address}run")
+            yield view
+    finally:
+        served.stop()
+
+
 def test_a_run_is_watched_killed_resumed_and_stopped(browser, tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     folder = tmp_path / "run"
     options = ["--steps", 10**9, "--thin", 1000, "--chains", 2, "--sampler", "ula", "--step-size", 0.1]
-    sample = ["sample", "model.py:target", "--out", folder, *options]
-
-    def started(*arguments):
-        command = [sys.executable, "-c", "from fokker.cli import main; main()", *map(str, arguments)]
-        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    process = started(*sample)
-    until((folder / "checkpoint.npz").exists)
-    served = Served(run=RunView(folder))
-    mistakes = []
-    view = browser.new_page(viewport={"width": 400, "height": 900})
-    view.on("pageerror", lambda error: mistakes.append(str(error)))
-    state = view.locator("#connection")
+    process = started(tmp_path, "sample", "model.py:target", "--out", folder, *options)
     try:
-        view.goto(f"{served.address}run")
-        view.locator("#parameters figure[data-drawn]").first.wait_for(timeout=120_000)
-        assert view.locator("#parameter option").all_inner_texts()[0] in ("a[K<b>ln]", "a[Bonn]")
-        assert view.evaluate("document.documentElement.scrollWidth") <= 400
-        view.locator("#parameter").select_option("a[Bonn]")
-        serial = view.evaluate("document.body.dataset.serial")
-        until(lambda: view.evaluate("document.body.dataset.serial") != serial)
-        # What was chosen stays over updates.
-        assert view.locator("#parameters").get_attribute("data-parameter") == "a[Bonn]"
-        process.kill()
-        process.wait()
-        until(lambda: "killed" in state.inner_text())
-        assert not view.locator("#stop").is_visible()
-        taken = StoredTrace(folder).settings["taken"]
-        process = started("resume", folder)
-        until(lambda: state.inner_text() == "running" and StoredTrace(folder).settings["taken"] > taken)
-        view.on("dialog", lambda dialog: dialog.accept())
-        view.locator("#stop").click()
-        assert process.wait(240) == 130
-        until(lambda: state.inner_text() == "not running")
-        until(lambda: view.get_by_text("interrupted after").count() > 0)
+        until((folder / "checkpoint.npz").exists)
+        with live(browser, folder) as view:
+            state = view.locator("#connection")
+            view.locator("#parameters figure[data-drawn]").first.wait_for(timeout=120_000)
+            assert view.locator("#parameter option").all_inner_texts()[0] in ("a[K<b>ln]", "a[Bonn]")
+            assert view.evaluate("document.documentElement.scrollWidth") <= 400
+            assert violations(view) == []
+            view.locator("#parameter").select_option("a[Bonn]")
+            serial = view.evaluate("document.body.dataset.serial")
+            until(lambda: view.evaluate("document.body.dataset.serial") != serial)
+            # What was chosen stays over updates.
+            assert view.locator("#parameters").get_attribute("data-parameter") == "a[Bonn]"
+            process.kill()
+            process.wait()
+            until(lambda: "killed" in state.inner_text())
+            assert not view.locator("#stop").is_visible()
+            taken = StoredTrace(folder).settings["taken"]
+            process = started(tmp_path, "resume", folder)
+            until(lambda: state.inner_text() == "running" and StoredTrace(folder).settings["taken"] > taken)
+            view.locator("#stop").click()
+            # Before the process is waited for: requests of the page pass through this thread.
+            until(lambda: state.inner_text() == "not running")
+            assert process.wait(240) == 130
+            until(lambda: view.get_by_text("interrupted after").count() > 0)
         ended = StoredTrace(folder)
         assert ended.was_interrupted
         assert ended.samples["a"].shape[1] == ended.settings["taken"] // 1000
         assert (folder / "report.html").is_file()
-        assert mistakes == []
     finally:
         process.kill()
         process.wait()
-        view.close()
-        served.stop()
+
+
+def test_topics_are_watched_as_they_are_learned_and_stopped(browser, tmp_path):
+    subjects = ("apple pear plum cherry", "violin cello flute oboe", "granite basalt marble slate")
+    lines = [" ".join(words) for k in range(300) for words in [subjects[k % 3].split()[k % 2 :] * 3]]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    folder = tmp_path / "run"
+    options = ["--topics", 3, "--batch", 20, "--sweeps", 6, "--burn-in", 2, "--threads", 1, "--passes", 10**6]
+    process = started(tmp_path, "lda", "lines.txt", "--out", folder, *options)
+    try:
+        until(lambda: read_progress(folder) is not None)
+        with live(browser, folder) as view:
+            read = view.locator("main p", has_text="documents of")
+            view.locator("figure[data-drawn]").wait_for()
+            before = read.inner_text()
+            until(lambda: read.inner_text() != before)
+            view.get_by_text("Numbers", exact=True).click()
+            assert "perplexity" in view.locator("figure table").first.inner_text().lower()
+            assert view.get_by_role("table", name="Topics").locator("tbody tr").count() == 3
+            assert view.evaluate("document.documentElement.scrollWidth") <= 400
+            assert violations(view) == []
+            view.locator("#stop").click()
+            until(lambda: view.locator("#connection").inner_text() == "not running")
+            assert process.wait(240) == 130
+            until(lambda: view.get_by_text("The held-out perplexity is").count() > 0)
+        learned = read_progress(folder)["documents"]
+        assert (folder / "report.html").is_file()
+        assert RunSummary.read(folder).perplexity < 12
+        assert learned > 300
+    finally:
+        process.kill()
+        process.wait()

@@ -17,6 +17,7 @@ from studio_server import Served, until
 from test_guard import COMBINATIONS, HOSTS, ORIGINS, PORT, TOKEN, TOKENS, ask
 from test_server import get_of
 
+from chromium import skipped_headings
 from fokker._core.lock import LOCK, OWNER, Holder, _started, holder_of, is_held, locked
 from fokker.models.topics.live import PROGRESS, read_progress
 from fokker.run.stored import StoredTrace
@@ -68,6 +69,7 @@ def test_the_page_has_the_parts_of_a_report_and_they_are_sent_once(folder):
     assert "Kinetic temperature" in first["html"]
     assert "&lt;b&gt;" in first["html"]
     assert "<b>" not in first["html"]
+    assert not skipped_headings(first["html"])
     state = view.state()
     assert (state["text"], state["canStop"]) == ("not running", False)
     again = view.content(first["serial"])
@@ -296,6 +298,8 @@ def test_topics_are_shown_as_they_are_learned(tmp_path):
         "2 steps of scir",
     ):
         assert part in page
+    assert not skipped_headings(page)
+    assert skipped_headings("<h1>A</h1><h3>B</h3><h2>C</h2><h3>D</h3>") == ["B"]
     (tmp_path / PROGRESS).write_text('{"curve": 1}')
     assert read_progress(tmp_path) is None
     assert os.listdir(tmp_path) == [PROGRESS]

@@ -7,13 +7,19 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from socket import create_connection
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from studio_server import command, until
 from test_guard import HOST, ORIGIN, PORT, TOKEN
 
+from chromium import watched
 from fokker.report.page import asset
 from fokker.studio import server
 from fokker.studio.session import MAX_MESSAGE
@@ -174,20 +180,46 @@ def test_the_lock_names_no_address():
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_has_the_page(tmp_path):
+def test_an_installed_wheel_serves_the_page_to_a_browser(browser, tmp_path):
+    """By its command, with its files alone."""
     if importlib.util.find_spec("hatchling") is None:
         pytest.skip("hatchling is not installed")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    program = (
-        "from importlib import resources\n"
-        "page = resources.files('fokker.studio') / 'page'\n"
-        f"assert str(page).startswith({str(tmp_path)!r}), page\n"
-        "assert b'studio.js' in (page / 'index.html').read_bytes()\n"
-        "assert (page / 'studio.js').read_bytes()\n"
-        "assert (resources.files('fokker.report') / 'assets' / 'report.js').read_bytes()\n"
-    )
-    environment = {"PYTHONPATH": str(tmp_path / "installed"), "PATH": ""}
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True)
+    installed = tmp_path / "installed"
+    zipfile.ZipFile(wheel).extractall(installed)
+    environment = {"PYTHONPATH": str(installed), "PATH": "", "HOME": str(tmp_path)}
+    first = f"assert fokker.__file__.startswith({str(installed)!r}), fokker.__file__"
+    with command(first, environment) as address, watched(browser) as page:
+        page.goto(address)
+        panel = page.locator(".panel[data-step]")
+        panel.wait_for(timeout=120_000)
+        page.get_by_role("button", name="Run", exact=True).click()
+        step = int(panel.get_attribute("data-step"))
+        until(lambda: int(panel.get_attribute("data-step")) > step)
+    names = {path.name for path in (installed / "fokker").rglob("*")}
+    assert {*FILES, *ASSETS} <= names
+
+
+def needed(requirements, extra=""):
+    """The names of the distributions that these requirements install."""
+    names, waiting = set(), [Requirement(text) for text in requirements]
+    while waiting:
+        requirement = waiting.pop()
+        is_wanted = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+        if is_wanted and canonicalize_name(requirement.name) not in names:
+            names.add(canonicalize_name(requirement.name))
+            waiting += map(Requirement, metadata.requires(requirement.name) or ())
+    return names
+
+
+def test_what_the_extra_installs_is_small():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    core, extra = project["dependencies"], project["optional-dependencies"]["studio"]
+    added = needed([*core, *extra]) - needed(core)
+    assert {"starlette", "uvicorn", "websockets"} <= added
+    sizes = {
+        n: sum(f.locate().stat().st_size for f in metadata.files(n) if f.locate().is_file()) for n in added
+    }
+    assert 0 < sum(sizes.values()) < 10e6, sizes

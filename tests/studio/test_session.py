@@ -66,6 +66,14 @@ def test_a_run_sends_one_frame_for_each_that_is_asked_for():
     assert received[0]["sampler"] == "Langevin × Euler–Maruyama"
 
 
+def test_frames_have_the_count_of_the_start_that_they_are_of():
+    starts = [{"do": "start", "id": 0, "design": DESIGN, "start": count} for count in (7, 8)]
+    received = talk(starts[0], {"do": "next", "id": 0}, starts[1], {"do": "next", "id": 0})
+    assert [(message["kind"], message["start"]) for message in received] == [
+        ("started", 7), ("frame", 7), ("started", 8), ("frame", 8)
+    ]  # fmt: skip
+
+
 def test_asking_faster_than_frames_come_makes_no_queue():
     channel = Channel()
 

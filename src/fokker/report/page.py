@@ -49,8 +49,8 @@ style-src 'unsafe-inline'; img-src data:; media-src data:; base-uri 'none'; form
 _TABLE = """<div class="scroll" tabindex="0" role="region" aria-label="{{ caption }}">
 <table{% if classes %} class="{{ classes }}"{% endif %}><caption>{{ caption }}</caption>
 {% if columns|select|list %}
-<thead><tr>{% for name in columns %}<th scope="col"{% if loop.index0 in wide %} class="words"{% endif %}>\
-{{ name }}</th>{% endfor %}</tr></thead>
+<thead><tr>{% for name in columns %}{% if name %}<th scope="col"{% if loop.index0 in wide %} class="words"\
+{% endif %}>{{ name }}</th>{% else %}<td></td>{% endif %}{% endfor %}</tr></thead>
 {% endif %}
 <tbody>
 {% for row in rows %}

@@ -162,7 +162,7 @@ def _topic_parts(progress: dict[str, Any], summary: RunSummary | None) -> list[s
     rows = [[str(k), " ".join(words)] for k, words in enumerate(progress["topics"])]
     return [
         _topic_verdict(summary),
-        html("<p>{{ text }}</p>", text=text),
+        html("<p>{{ text }}</p><h2>Held-out perplexity</h2>", text=text),
         figure_part(curve_figure(curve, None if summary is None else summary.unigram_perplexity, None)),
         "<h2>Topics</h2>",
         table(["topic", "words"], rows, "Topics", sortable=True),

@@ -46,6 +46,8 @@ class Session:
         self._channel = channel
         self._runners, self._analysts = runners, analysts
         self._runs: dict[int, Simulation] = {}
+        # How the page counts them: it tells by it the frames of a run from those of the run before.
+        self._starts: dict[int, Any] = {}
         # Runs that were asked for, are not built yet, and were not stopped since.
         self._starting: set[int] = set()
         # Frames of `_runs` that were asked for and are not sent yet: whether with a trajectory.
@@ -148,8 +150,9 @@ class Session:
         if number not in self._starting or (number, "start") in self._waiting:
             return  # stopped, or started again, in the meantime
         self._starting.discard(number)
-        self._runs[number] = simulation
+        self._runs[number], self._starts[number] = simulation, request.get("start")
         header = {
+            "start": request.get("start"),
             **describe(simulation.truth),
             "sampler": str(simulation.built.sampler),
             "trajectories": simulation.has_trajectories,
@@ -163,7 +166,8 @@ class Session:
         advance = partial(simulation.advance, with_trajectory=request.get("trajectory") is True)
         numbers, arrays = await self._in_thread(self._runners, advance)
         if self._runs.get(number) is simulation:
-            await self._send(number, "frame", numbers, arrays)
+            start = self._starts.get(number)
+            await self._send(number, "frame", {"start": start, **numbers}, arrays)
 
     async def _ask(self, number: int, do: str, request: Mapping[str, Any]) -> None:
         # What is answered at once does not wait behind a check.

@@ -69,7 +69,7 @@ class FigureView {
     this.canvas.addEventListener("keydown", (event) => this.press(event));
     this.followPointer();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
-    document.addEventListener("themechange", () => this.draw());
+    this.canvas.addEventListener("themechange", () => this.draw());
   }
 
   show(figure: Figure): void {

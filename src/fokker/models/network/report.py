@@ -48,8 +48,8 @@ def report(
     parts = [
         verdict_part(verdict.grade, verdict.problems, verdict.notes, judged),
         "<h2>Scores</h2>",
-        table([f"on held-out rows{after}", ""], rows, "Scores on held-out rows"),
-        pairs(checks, "What was checked", ("check", "")),
+        table([f"on held-out rows{after}", "value"], rows, "Scores on held-out rows"),
+        pairs(checks, "What was checked", ("check", "result")),
     ]
     if is_classifier:
         parts += _class_parts(net, X, y, X_out)
@@ -62,7 +62,7 @@ def report(
         "start move around one level.</p>",
         figure_part(_series_figure(series)),
         "<h2>The run</h2>",
-        pairs(_settings(net), "Settings", ("setting", "")),
+        pairs(_settings(net), "Settings", ("setting", "value")),
     ]
     return page(title, *parts)
 

@@ -54,7 +54,7 @@ def compare(folder: Path, topics: Sequence[int]) -> Comparison | None:
     )
     contents = page(
         "Numbers of topics",
-        f"<p>{html.escape(preferred)}</p>",
+        f"<p>{html.escape(preferred)}</p><h2>Side by side</h2>",
         table(columns, rows, "Runs", sortable=True),
         "<p>Perplexity of the held-out documents, with its standard error over these documents. Coherences "
         "are means over the topics, NPMI with its standard error over these.</p>",

@@ -45,7 +45,7 @@ function themed(button, chosen3, choose) {
     const theme2 = chosen3() ?? (prefersDark.matches ? "dark" : "light");
     document.documentElement.dataset.theme = theme2;
     button.textContent = theme2 === "dark" ? "Light" : "Dark";
-    document.dispatchEvent(new Event("themechange"));
+    for (const canvas of document.querySelectorAll("canvas")) canvas.dispatchEvent(new Event("themechange"));
   };
   button.addEventListener("click", () => {
     choose(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
@@ -296,7 +296,7 @@ var FigureView = class {
     this.canvas.addEventListener("keydown", (event) => this.press(event));
     this.followPointer();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
-    document.addEventListener("themechange", () => this.draw());
+    this.canvas.addEventListener("themechange", () => this.draw());
   }
   element = h("figure", { class: "drawn" });
   canvas = h("canvas", { tabindex: 0, role: "img" });

@@ -1068,7 +1068,7 @@ function heatMap(values, size, box, largest, typical, what, isSigned) {
     }
   };
   new ResizeObserver(draw2).observe(canvas);
-  document.addEventListener("themechange", draw2);
+  canvas.addEventListener("themechange", draw2);
   return h("figure", { class: "field" }, canvas, h("figcaption", { class: "legend" }, `${what}: at most ${short(largest)}.`));
 }
 
@@ -1131,6 +1131,7 @@ var Verdict = class {
 // src/panel.ts
 var PATH = 400;
 var HISTORY = 600;
+var starts = 0;
 var PanelView = class {
   constructor(id, state2, panel, catalogue2, wire2, changed, remove) {
     this.id = id;
@@ -1158,7 +1159,7 @@ var PanelView = class {
     for (const canvas of this.charts) canvas.setAttribute("role", "img");
     this.rebuild();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
-    document.addEventListener("themechange", () => this.redraw());
+    this.canvas.addEventListener("themechange", () => this.redraw());
   }
   element = h("article", { class: "card panel" });
   canvas = h("canvas", { class: "plot", role: "img", "aria-label": "no draws yet" });
@@ -1180,6 +1181,7 @@ var PanelView = class {
   );
   history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
   frames = 0;
+  start = 0;
   asked = 0;
   isRunning = false;
   warning = "";
@@ -1217,6 +1219,7 @@ var PanelView = class {
     this.checkSoon();
   }
   restart() {
+    this.start = ++starts;
     this.frames = 0;
     this.history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
     if (this.drawn !== void 0) {
@@ -1227,7 +1230,7 @@ var PanelView = class {
     }
     this.madeOf.textContent = "building…";
     this.verdict.of(void 0);
-    this.send("start");
+    this.send("start", { start: this.start });
   }
   check() {
     this.verdict.waiting();
@@ -1240,11 +1243,12 @@ var PanelView = class {
     if (this.panel.recipe === true) this.askRecipe();
   }
   run(isRunning2) {
-    const starts = isRunning2 && !this.isRunning;
+    const starts2 = isRunning2 && !this.isRunning;
     this.isRunning = isRunning2;
-    if (starts && this.drawn !== void 0) this.next();
+    if (starts2 && this.drawn !== void 0) this.next();
   }
   receive(message) {
+    if (message.start !== void 0 && message.start !== this.start) return;
     if (message.kind === "error") this.showError(message);
     else if (message.kind === "started") this.started(message);
     else if (message.kind === "frame") this.frame(message);
@@ -1296,6 +1300,7 @@ var PanelView = class {
     }
     const reading = performance.now() - message.arrived;
     requestAnimationFrame(() => {
+      if (message.start !== this.start) return;
       const before = performance.now();
       this.redraw();
       this.showNumbers(message);
@@ -1372,7 +1377,8 @@ var PanelView = class {
     input?.setAttribute("aria-invalid", "true");
     (place ?? this.error).textContent = text;
     this.verdict.error(place === null || place === void 0 ? "" : text);
-    if (part.startsWith("target")) document.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
+    const formula = document.querySelector('[data-part="target.formula"]');
+    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
   }
   // The recipe ---------------------------------------------------------------------------------------------
   askRecipe() {
@@ -1463,7 +1469,7 @@ function themed(button, chosen, choose) {
     const theme = chosen() ?? (prefersDark.matches ? "dark" : "light");
     document.documentElement.dataset.theme = theme;
     button.textContent = theme === "dark" ? "Light" : "Dark";
-    document.dispatchEvent(new Event("themechange"));
+    for (const canvas of document.querySelectorAll("canvas")) canvas.dispatchEvent(new Event("themechange"));
   };
   button.addEventListener("click", () => {
     choose(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
@@ -1597,7 +1603,7 @@ function targetCard() {
     const error = document.getElementById(`${input.id}-error`);
     if (error !== null) error.textContent = "";
   };
-  document.addEventListener("targeterror", (event) => {
+  input.addEventListener("targeterror", (event) => {
     input.setAttribute("aria-invalid", "true");
     const error = document.getElementById(`${input.id}-error`);
     if (error !== null) error.textContent = String(event.detail);
