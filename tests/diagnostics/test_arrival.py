@@ -101,7 +101,7 @@ def test_the_burn_in_that_is_asked_for_includes_the_one_that_was_taken():
 
     trace = fk.sample(target, fk.samplers.ula(0.02), steps=2_000, **options)
     burn_in = asked(trace)
-    # The mean is within five standard deviations after log(200)/0.02 steps, and within two after log(500)/0.02.
+    # The mean is within five standard deviations after log(200)/0.02 steps, within two after log(500)/0.02.
     assert 265 < burn_in < 400
     assert 265 < asked(trace.resume(2_000)) < 400
     assert asked(trace.rerun(burn_in=burn_in)) is None

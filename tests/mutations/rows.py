@@ -250,6 +250,20 @@ MUTATIONS = [
     ),
     Mutation(
         "targets/_indices.py",
+        'return bool(equation.params["dimension_numbers"].collapsed_slice_dims)',
+        "return True",
+        "an index under vmap is taken for one that may be beyond the end",
+        ("indices::a_read_that_does_not_ask_for_it_is_refused_with_the_way_to_ask",),
+    ),
+    Mutation(
+        "targets/_indices.py",
+        "and _is_deliberate(equation):",
+        "and False:",
+        "a read beyond the end that is asked for is refused",
+        ("indices::a_read_beyond_the_end_that_is_asked_for_is_none",),
+    ),
+    Mutation(
+        "targets/_indices.py",
         "for place in (x.argmin(), x.argmax())",
         "for place in (0,)",
         "indices are looked at in the first row alone",

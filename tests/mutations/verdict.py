@@ -243,8 +243,8 @@ MUTATIONS = [
     ),
     Mutation(
         "diagnostics/_arrival.py",
-        "{burn_in + _round(2 * steps)}",
-        "{_round(2 * steps)}",
+        "needed = burn_in + _round(2 * steps)",
+        "needed = _round(2 * steps)",
         "the burn-in that is asked for is less than the one that was taken",
         ("arrival::the_burn_in_that_is_asked_for_includes_the_one_that_was_taken",),
     ),

@@ -56,10 +56,11 @@ def arrival_findings(
         text = f"{what}, and the chains have not settled since: give more burn_in, or starts that are nearer"
         return [Finding(Grade.CARE, text)]
     steps, furthest = int(arrival.max()) * thin, float(distance[:, 0, worst].max())
+    needed = burn_in + _round(2 * steps)
     start = f"{names[worst]} began {_round(furthest)} standard deviations away"
     text = (
         f"{what}: {start}, and {steps:,} steps passed before all chains were there, which makes its variance "
-        f"{1 + added[worst]:.2g} times as large: give burn_in={burn_in + _round(2 * steps)}, or starts that are nearer"
+        f"{1 + added[worst]:.2g} times as large: give burn_in={needed}, or starts that are nearer"
     )
     return [Finding(care_or_bad(bool(added[worst] > _ADDED_BAD)), text)]
 
