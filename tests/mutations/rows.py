@@ -249,6 +249,13 @@ MUTATIONS = [
         ("precision::data_that_single_precision_rounds_are_refused_with_the_remedy",),
     ),
     Mutation(
+        "targets/target.py",
+        "return function.__call__ if",
+        "return function if",
+        "a density that is a dataclass ends in an error of JAX",
+        ("targets::a_density_may_be_an_object_without_a_hash",),
+    ),
+    Mutation(
         "targets/_indices.py",
         'return bool(equation.params["dimension_numbers"].collapsed_slice_dims)',
         "return True",
