@@ -17,6 +17,7 @@ from fokker.integrators import (
     EulerMaruyama,
     ExactOU,
     GeneralisedLeapfrog,
+    IsokineticLeapfrog,
     Leapfrog,
     Reflecting,
     Splitting,
@@ -560,6 +561,35 @@ def test_dynamics_without_noise_get_new_momenta_however_their_zero_is_written(D)
         assert set(state.z) == {"theta"}
         moved = {float(sampler.step(jax.random.key(k), state)[0].position[0]) for k in range(3)}
         assert len(moved) == 3
+
+
+@pytest.mark.parametrize("integrator", [Leapfrog(), GeneralisedLeapfrog()], ids=lambda x: x.label)
+def test_a_run_takes_a_zero_that_is_a_number_for_no_noise(integrator):
+    """Its first state is compiled, where numbers of D are traced; other numbers are still refused there."""
+    z = {"theta": jnp.array([0.2]), "r": jnp.array([0.3])}
+
+    def draws(D):
+        sampler = fk.samplers.recipe(fk.Dynamics(H, D=D, Q={("r", "theta"): 1.0}), 0.1, integrator=integrator)
+        return fk.sample(None, sampler, init=z, steps=10, chains=1, progress=False).samples
+
+    np.testing.assert_allclose(draws({("r", "r"): 0.0}), draws(None), rtol=1e-5)
+    np.testing.assert_array_equal(draws({("r", "r"): 0.0}), draws({("r", "r"): jnp.zeros(())}))
+    with pytest.raises(ValueError, match="for Hamiltonian dynamics, with D = 0"):
+        draws({("r", "r"): 0.5})
+
+
+def test_isokinetic_dynamics_without_noise_may_give_their_zero_as_a_number():
+    dynamics = fk.dynamics.isokinetic(lambda theta: jnp.sum(theta**2) / 2)
+    z = {"theta": jnp.ones(2), "u": jnp.array([0.6, 0.8])}
+
+    def draws(D):
+        own = fk.SDE(dynamics.drift_function, D, dynamics.hamiltonian)
+        sampler = fk.samplers.recipe(own, 0.1, integrator=IsokineticLeapfrog())
+        return fk.sample(None, sampler, init=z, steps=10, chains=1, progress=False).samples
+
+    np.testing.assert_array_equal(draws({("u", "u"): 0.0}), draws(fields.Zero()))
+    with pytest.raises(ValueError, match="without noise, and these dynamics are others"):
+        draws({("u", "u"): 0.5})
 
 
 def test_a_noise_that_only_happens_to_be_zero_is_refused():

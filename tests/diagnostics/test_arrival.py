@@ -19,8 +19,8 @@ def draws(distances, rate=0.9, number=2_000, size=2, seed=0):
     return x
 
 
-def findings(x, thin=1):
-    return arrival_findings(["a", "b"], x, thin)
+def findings(x, thin=1, burn_in=0):
+    return arrival_findings(["a", "b"], x, thin, burn_in)
 
 
 def test_the_variance_that_the_way_adds_is_said_with_a_burn_in():
@@ -87,3 +87,21 @@ def test_a_run_from_far_away_says_so_and_not_that_its_tails_are_heavy():
     asked = int(re.search(r"burn_in=(\d+)", text)[1])
     assert 50 < asked < 500
     assert "on the way" not in problems(asked)
+
+
+def test_the_burn_in_that_is_asked_for_includes_the_one_that_was_taken():
+    """Nothing is said of a run with it; it counts from the first step also where a run was continued."""
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    options = {"init": jnp.array([1000.0]), "burn_in": 230, "chains": 2, "progress": False}
+
+    def asked(trace):
+        findings = trace.summary(gradients=False).findings
+        found = re.search(r"way to the target.*give burn_in=(\d+)", " ".join(f.text for f in findings))
+        return found and int(found[1])
+
+    trace = fk.sample(target, fk.samplers.ula(0.02), steps=2_000, **options)
+    burn_in = asked(trace)
+    # The mean is within five standard deviations after log(200)/0.02 steps, within two after log(500)/0.02.
+    assert 265 < burn_in < 400
+    assert 265 < asked(trace.resume(2_000)) < 400
+    assert asked(trace.rerun(burn_in=burn_in)) is None

@@ -390,6 +390,13 @@ MUTATIONS = [
         ("rhmc::the_hamiltonian_is_that_of_the_paper",),
     ),
     Mutation(
+        "fields/_blocks.py",
+        "zeros = [(x if isinstance(x, jax.core.Tracer) else np.asarray(x)) == 0 for x in leaves]",
+        "zeros = [np.asarray(not isinstance(x, jax.core.Tracer) and x == 0) for x in leaves]",
+        "a run refuses dynamics without noise whose zero is a number",
+        ("corrections::a_run_takes_a_zero_that_is_a_number_for_no_noise",),
+    ),
+    Mutation(
         "integrators/generalised_leapfrog.py",
         "return new, p, solved & solved_back & back",
         "return new, p, solved & solved_back",
@@ -405,8 +412,8 @@ MUTATIONS = [
     ),
     Mutation(
         "integrators/generalised_leapfrog.py",
-        "is_constant = is_zero(dynamics.D) and not turns",
-        "is_constant = is_zero(dynamics.D)",
+        "vanishes(dynamics.D) & (not turns)",
+        "vanishes(dynamics.D)",
         "a Q that is canonical at the start alone is taken for canonical",
         ("rhmc::a_q_that_is_canonical_here_alone_is_refused",),
     ),

@@ -249,6 +249,27 @@ MUTATIONS = [
         ("precision::data_that_single_precision_rounds_are_refused_with_the_remedy",),
     ),
     Mutation(
+        "targets/target.py",
+        "return function.__call__ if",
+        "return function if",
+        "a density that is a dataclass ends in an error of JAX",
+        ("targets::a_density_may_be_an_object_without_a_hash",),
+    ),
+    Mutation(
+        "targets/_indices.py",
+        'return bool(equation.params["dimension_numbers"].collapsed_slice_dims)',
+        "return True",
+        "an index under vmap is taken for one that may be beyond the end",
+        ("indices::a_read_that_does_not_ask_for_it_is_refused_with_the_way_to_ask",),
+    ),
+    Mutation(
+        "targets/_indices.py",
+        "and _is_deliberate(equation):",
+        "and False:",
+        "a read beyond the end that is asked for is refused",
+        ("indices::a_read_beyond_the_end_that_is_asked_for_is_none",),
+    ),
+    Mutation(
         "targets/_indices.py",
         "for place in (x.argmin(), x.argmax())",
         "for place in (0,)",

@@ -7,6 +7,20 @@ _CHUNK = ("sample::draws_are_the_same_bit_for_bit_whatever_the_chunk",)
 MUTATIONS = [
     Mutation(
         "run/changed.py",
+        "(not sampler.wants_target or _is_open((sampler, gradient)))",
+        "not sampler.wants_target",
+        "a schedule goes on with the number that it read in the first run",
+        ("changed::a_function_of_a_sampler_that_changed_is_read_anew",),
+    ),
+    Mutation(
+        "run/changed.py",
+        '        if str(getattr(own, "__module__", "")).partition(".")[0] != "fokker":\n',
+        "        if True:\n",
+        "every start of a run traces a step of any sampler",
+        ("changed::steps_of_samplers_without_functions_are_not_traced",),
+    ),
+    Mutation(
+        "run/changed.py",
         "    trajectories.forget_programs()\n",
         "",
         "programs of single chains stay those of the density before",

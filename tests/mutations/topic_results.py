@@ -13,6 +13,20 @@ MUTATIONS = [
         ("lda_trends::intervals_of_sampled_documents_contain_the_mean_of_all",),
     ),
     Mutation(
+        "models/topics/trends.py",
+        "low[n < _FEWEST], high[n < _FEWEST]",
+        "low[n < 2], high[n < 2]",
+        "groups of two documents have intervals, which are too narrow",
+        ("lda_trends::intervals_of_few_documents_are_not_given_or_said_to_be_too_narrow",),
+    ),
+    Mutation(
+        "models/topics/trends.py",
+        "if sampling and probability > MOST_PROBABLE:",
+        "if False:",
+        "topics are clear with a probability that no number of divisions has",
+        ("lda_trends::a_probability_beyond_that_of_all_divisions_is_refused",),
+    ),
+    Mutation(
         "models/topics/differences.py",
         "np.sort(largest[1:].max(1))",
         "np.sort(largest[1:].mean(1))",

@@ -243,6 +243,13 @@ MUTATIONS = [
     ),
     Mutation(
         "diagnostics/_arrival.py",
+        "needed = burn_in + _round(2 * steps)",
+        "needed = _round(2 * steps)",
+        "the burn-in that is asked for is less than the one that was taken",
+        ("arrival::the_burn_in_that_is_asked_for_includes_the_one_that_was_taken",),
+    ),
+    Mutation(
+        "diagnostics/_arrival.py",
         "further * reach), arrival, 0)",
         "0 * reach), arrival, 0)",
         "the first of heavy tails is taken for a start that is far away",

@@ -132,6 +132,76 @@ def test_dynamics_that_changed_are_read_anew(scale, is_cleared):
     assert is_cleared(None, sampler, {"x": jnp.zeros(2)})
 
 
+def schedule(step):
+    return 0.2 * SCALE / (1 + step)
+
+
+def widths(theta):
+    return SCALE * (1 + theta**2)
+
+
+def conditional(key, theta):
+    return SCALE * jax.random.normal(key, (2,))
+
+
+STANDARD = fk.Density(lambda theta: -jnp.sum(jax.tree.leaves(theta)[0] ** 2) / 2)
+ROWS = fk.Posterior(
+    lambda theta: -jnp.sum(theta**2) / 200,
+    lambda theta, datum: -jnp.sum((datum - theta) ** 2) / 2,
+    np.zeros((20, 2), np.float32),
+)
+FIELD = fk.fields.Diagonal(lambda theta: widths(theta))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "target", "init"),
+    [
+        pytest.param(fk.samplers.ula(schedule), STANDARD, jnp.ones(2), id="schedule"),
+        pytest.param(
+            fk.samplers.ula(schedule), fk.constrain(STANDARD, "positive"), jnp.ones(2), id="constrained"
+        ),
+        pytest.param(fk.samplers.sghmc(schedule), ROWS, jnp.ones(2), id="schedule, batches"),
+        pytest.param(fk.samplers.sgrld(0.01, FIELD), ROWS, jnp.ones(2), id="field"),
+        pytest.param(fk.samplers.sgrld("auto", FIELD), STANDARD, jnp.ones(2), id="field, no step size yet"),
+        pytest.param(fk.samplers.rhmc(0.1, FIELD), STANDARD, jnp.ones(2), id="metric"),
+        pytest.param(
+            fk.samplers.gibbs({"a": conditional}), STANDARD, {"a": jnp.ones(2)}, id="conditional, by name"
+        ),
+        pytest.param(
+            fk.samplers.gibbs({"a": lambda key, theta: conditional(key, theta)}),
+            STANDARD,
+            {"a": jnp.ones(2)},
+            id="conditional",
+        ),
+    ],
+)
+def test_a_function_of_a_sampler_that_changed_is_read_anew(scale, is_cleared, sampler, target, init):
+    for value, changes in ((1.0, False), (1.0, False), (0.25, True), (0.25, False)):
+        scale(value)
+        assert is_cleared(target, sampler, init) == changes
+
+
+def test_draws_are_by_the_present_value_of_a_schedule(scale):
+    sampler = fk.samplers.ula(schedule)
+    options = {"init": jnp.ones(2), "steps": 20, "chains": 1, "progress": False}
+    before = fk.sample(STANDARD, sampler, **options).samples
+    scale(1e-8)
+    after = fk.sample(STANDARD, sampler, **options).samples
+    assert np.std(after) < 1e-3 < np.std(before)
+
+
+def test_steps_of_samplers_without_functions_are_not_traced(is_cleared):
+    """That takes some ten milliseconds, at every call."""
+    for sampler in (
+        fk.samplers.nuts(),
+        fk.samplers.sgld(fk.schedules.polynomial(1.0, 10.0, 0.55)),
+        fk.samplers.sghmc(0.1, friction=0.5),
+        fk.samplers.replica_exchange(fk.samplers.sgld(0.1), [1.0, 2.0]),
+    ):
+        assert not is_cleared(ROWS, sampler, jnp.zeros(2))
+    assert {function for function, *_ in changed._KNOWN} == {changed.density_of_row}
+
+
 def test_programs_of_what_did_not_change_stay(is_cleared):
     """Other numbers in arrays of a target and other samplers are no changes."""
 

@@ -71,3 +71,54 @@ def test_indices_that_are_right_limited_or_no_indices_are_not_refused():
     # Of a program that checkify may not know nothing is said.
     validate(group, jax.checkpoint(by_group))
     validate(group + 100, lambda theta, row: row["group"] * theta["a"][0])
+
+
+def in_a_loop(read):
+    """The read in a loop and in a branch, under `vmap`."""
+
+    def sums(a, i):
+        loop = lambda total, i: (total + jax.lax.cond(i > 0, lambda: read(a, i), lambda: a[0]), None)  # noqa: E731
+        return jax.lax.scan(loop, 0.0, jnp.stack([i, i]))[0]
+
+    return lambda a, i: jnp.sum(jax.vmap(lambda i: sums(a, i))(jnp.stack([i, i])))
+
+
+# What the program says of a read; that of the last two is that of a plain one.
+DELIBERATE = {
+    "filled": lambda a, i: a.at[i].get(mode="fill", fill_value=0.0),
+    "filled, below": lambda a, i: a.at[i].get(mode="fill", fill_value=-jnp.inf).clip(-1),
+    "taken": lambda a, i: jnp.take(a, i, mode="clip"),
+    "several": lambda a, i: jnp.sum(a.at[jnp.stack([i, i])].get(mode="clip")),
+    "of a table of integers": lambda a, i: a[jnp.arange(3).at[i].get(mode="fill", fill_value=0)],
+    "round": lambda a, i: jnp.take(a, i, mode="wrap"),
+}
+PLAIN = {
+    "plain": lambda a, i: a[i],
+    "several": lambda a, i: jnp.sum(a[jnp.stack([i, i])]),
+    "taken": lambda a, i: jnp.nan_to_num(jnp.take(a, i)),
+    "of a table of integers": lambda a, i: a[jnp.take(jnp.arange(3), i).clip(0)],
+    "clipped one": lambda a, i: a.at[i].get(mode="clip"),
+}
+
+
+@pytest.mark.parametrize("place", [lambda read: read, in_a_loop], ids=["alone", "in a loop"])
+@pytest.mark.parametrize("read", DELIBERATE.values(), ids=DELIBERATE.keys())
+def test_a_read_beyond_the_end_that_is_asked_for_is_none(read, place):
+    def likelihood(theta, row):
+        return -((row["y"] - place(read)(theta["a"], row["group"])) ** 2)
+
+    group = np.repeat(np.arange(1, 4), 4)
+    validate(group, likelihood)
+    # A plain read beside it is still seen.
+    with pytest.raises(ValueError, match=r"in row 8 of the data.*index 3 is out of bounds"):
+        validate(group, lambda theta, row: likelihood(theta, row) + by_group(theta, row))
+
+
+@pytest.mark.parametrize("place", [lambda read: read, in_a_loop], ids=["alone", "in a loop"])
+@pytest.mark.parametrize("read", PLAIN.values(), ids=PLAIN.keys())
+def test_a_read_that_does_not_ask_for_it_is_refused_with_the_way_to_ask(read, place):
+    def likelihood(theta, row):
+        return -((row["y"] - place(read)(theta["a"], row["group"])) ** 2)
+
+    with pytest.raises(ValueError, match=r"index 3 is out of bounds.*jnp\.take\(theta, i, mode='clip'\)"):
+        validate(np.repeat(np.arange(1, 4), 4), likelihood)

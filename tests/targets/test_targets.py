@@ -1,7 +1,9 @@
 """Targets: U and its minibatch estimate against sums written out."""
 
+import dataclasses
 import itertools
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -235,6 +237,30 @@ def test_a_name_that_init_does_not_have_is_said_with_those_it_has(options, tmp_p
     target = fk.Posterior(lambda theta: 0.0, lambda theta, datum: -(datum["x"] ** 2), {"y": np.zeros(9)})
     with pytest.raises(ValueError, match=r"the name 'x', .* theta, by init, has slpoe; a datum has y"):
         fk.sample(target, **options)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_density_may_be_an_object_without_a_hash(frozen):
+    """A dataclass that is not frozen has none, nor one with an array. A run has its present numbers."""
+
+    @dataclasses.dataclass(frozen=frozen)
+    class Scaled:
+        scale: Any
+
+        def __call__(self, theta, datum=0.0):
+            return -jnp.sum(((theta - datum) / self.scale) ** 2) / 2
+
+    def draws(target, sampler, **options):
+        return fk.sample(target, sampler, init=jnp.zeros(2), steps=1_000, progress=False, **options).samples
+
+    density, sampler = Scaled(np.ones(2)), fk.samplers.mala(0.5)
+    function = fk.Density(lambda theta: -jnp.sum((theta / np.ones(2)) ** 2) / 2)
+    np.testing.assert_array_equal(draws(fk.Density(density), sampler), draws(function, sampler))
+    if not frozen:
+        density.scale = 0.1
+        assert draws(fk.Density(density), sampler).std() < 0.3
+    posterior = fk.Posterior(Scaled(3.0), Scaled(np.ones(2)), np.zeros((20, 2), np.float32))
+    assert draws(posterior, fk.samplers.sgld(1e-3), batch_size=5).std() < 0.5
 
 
 def test_an_object_that_is_no_target_is_refused_by_the_name_of_the_base_class():

@@ -23,13 +23,16 @@ _SETTLED = 1.1
 _QUARTILES = 1.349
 
 
-def arrival_findings(names: list[str], values: Float[np.ndarray, "c n k"], thin: int) -> list[Finding]:
+def arrival_findings(
+    names: list[str], values: Float[np.ndarray, "c n k"], thin: int, burn_in: int
+) -> list[Finding]:
     """A problem where first draws from far away make a variance too large.
 
     A chain is compared with its second half: centre and standard deviation s, by quartiles, and the distance
     of the furthest draw there. A chain whose first draw is clearly further away was on its way until its
     first draw within that distance. The draws before add Σ ((x - centre)/s)²/n to the variance of n draws.
-    No number is given where the second halves of the chains disagree: s would be too small.
+    No number is given where the second halves of the chains disagree: s would be too small. The first draw
+    comes after `burn_in` steps, and draws are `thin` steps apart.
     """
     chains, draws, _ = values.shape
     if draws < _FEWEST or not np.isfinite(values).all():
@@ -53,10 +56,11 @@ def arrival_findings(names: list[str], values: Float[np.ndarray, "c n k"], thin:
         text = f"{what}, and the chains have not settled since: give more burn_in, or starts that are nearer"
         return [Finding(Grade.CARE, text)]
     steps, furthest = int(arrival.max()) * thin, float(distance[:, 0, worst].max())
+    needed = burn_in + _round(2 * steps)
     start = f"{names[worst]} began {_round(furthest)} standard deviations away"
     text = (
         f"{what}: {start}, and {steps:,} steps passed before all chains were there, which makes its variance "
-        f"{1 + added[worst]:.2g} times as large: give burn_in={_round(2 * steps)}, or starts that are nearer"
+        f"{1 + added[worst]:.2g} times as large: give burn_in={needed}, or starts that are nearer"
     )
     return [Finding(care_or_bad(bool(added[worst] > _ADDED_BAD)), text)]
 

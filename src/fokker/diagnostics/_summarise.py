@@ -124,8 +124,8 @@ def _arrival_or_tails(
     trace: "Trace", judged: Quantities, tail: np.ndarray, exponents: np.ndarray | None = None
 ) -> list[Finding]:
     """Whether first draws were made on the way to the target; else whether tails are heavy, as those look."""
-    thin = int(trace.settings.get("thin", 1))
-    arrival = arrival_findings(list(judged.names), judged.values, thin)
+    thin, burn_in = (int(trace.settings.get(name, least)) for name, least in (("thin", 1), ("burn_in", 0)))
+    arrival = arrival_findings(list(judged.names), judged.values, thin, burn_in)
     return arrival or tail_findings(judged.names, *heavy_tails(judged.values, tail, exponents))
 
 

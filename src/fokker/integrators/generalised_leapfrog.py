@@ -15,7 +15,7 @@ from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._checks import probe
 from fokker.dynamics.hamiltonian import hamiltonian_value
-from fokker.fields import is_zero
+from fokker.fields._blocks import vanishes
 from fokker.integrators._integrator import StepInput
 from fokker.integrators._proposal import Correctable, Point, Proposal, evaluate_point
 from fokker.integrators.euler_maruyama import one_number
@@ -139,9 +139,8 @@ class GeneralisedLeapfrog(Correctable):
         turned = {"theta": jax.tree.map(jnp.negative, v["r"]), "r": v["theta"]}
         off = ravel(dynamics.Q.mv(z, v)) - ravel(turned)
         turns = any(depends_on(f, name, z) for f in dynamics.Q.functions() for name in z)
-        is_constant = is_zero(dynamics.D) and not turns
         require(
-            is_constant and jnp.all(jnp.abs(off) < 1e-5),
+            vanishes(dynamics.D) & (not turns) & jnp.all(jnp.abs(off) < 1e-5),
             lambda: ValueError(
                 "the generalised leapfrog is for Hamiltonian dynamics, with D = 0 and "
                 "Q={('r', 'theta'): 1.0}; these have others. Use EulerMaruyama() where D is invertible."

@@ -14,7 +14,7 @@ from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.dynamics.isokinetic import isokinetic
-from fokker.fields import is_zero
+from fokker.fields._blocks import vanishes
 from fokker.integrators._integrator import StepInput
 from fokker.integrators._proposal import Correctable, Point, Proposal
 from fokker.integrators.euler_maruyama import one_number
@@ -116,7 +116,7 @@ class IsokineticLeapfrog(Correctable):
         wanted = isokinetic(dynamics.hamiltonian.potential, _scale(dynamics, z))
         f, g = ravel(dynamics.drift(z)), ravel(wanted.drift(z))
         is_isokinetic = jnp.all(jnp.abs(f - g) <= 1e-4 * (1 + jnp.abs(g)))
-        is_isokinetic &= is_zero(dynamics.D_field(z) if isinstance(dynamics, SDE) else dynamics.D)
+        is_isokinetic &= vanishes(dynamics.D_field(z) if isinstance(dynamics, SDE) else dynamics.D)
         require(
             is_isokinetic,
             lambda: ValueError(

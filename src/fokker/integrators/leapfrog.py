@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._core.required import require
 from fokker._core.state import State
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
-from fokker.fields import is_zero
+from fokker.fields._blocks import vanishes
 from fokker.integrators._friction import check_friction
 from fokker.integrators._gradient import evaluate, no_force
 from fokker.integrators._integrator import StepInput
@@ -66,11 +67,13 @@ class Leapfrog(Correctable):
 def check_no_noise(dynamics: Dynamics | SDE, what: str) -> None:
     """Raise unless D = 0."""
     # By what it is made of: a field may be zero at z, and not where the chain goes.
-    if not isinstance(dynamics, Dynamics) or not is_zero(dynamics.D):
-        raise ValueError(
+    require(
+        isinstance(dynamics, Dynamics) and vanishes(dynamics.D),
+        lambda: ValueError(
             f"{what} is for Hamiltonian dynamics, with D = 0: leave D out, or for friction and "
             "noise use fk.integrators.Splitting() or ExactOU()."
-        )
+        ),
+    )
 
 
 def add(x: PyTree[Array], f: PyTree[Array], t: Array) -> PyTree[Array]:

@@ -41,7 +41,8 @@ def prepared(call: Call) -> Run:
     if call.chosen and call.options.progress and call.devices.is_first:
         Console(stderr=True).print(f"sampler: {call.chosen}", markup=False, highlight=False, soft_wrap=True)
     planned = plan(call)
-    forget_changed(planned.target, planned.sampler, planned.options.init, planned.keys)
+    options = planned.options
+    forget_changed(planned.target, planned.sampler, options.init, planned.keys, options.gradient)
     return Run(start(learn(planned)))
 
 
@@ -204,7 +205,8 @@ def tune(
     precision = precision_of(precision, target)
     with computing_in(precision), reading(), Journal() as journal:
         call = in_precision(precision, Call(target, sampler, options))
-        forget_changed(call.target, call.sampler, init, jax.random.split(jax.random.key(0), (1, 3)))
+        keys = jax.random.split(jax.random.key(0), (1, 3))
+        forget_changed(call.target, call.sampler, init, keys, call.options.gradient)
         return tuned(call.target, call.sampler, call.options, journal, step_sizes, frictions)
 
 

@@ -1,10 +1,13 @@
 """Whether a function that JAX compiled before now computes something else.
 
-JAX compiles a function once, and its programs know the function by its identity. A density that reads a
-number outside of itself, a global or an attribute, would go on with that of the first call, silently.
+JAX compiles a function once, and its programs know the function by its identity. A density, a schedule or a
+matrix field that reads a number outside of itself, a global or an attribute, would go on with that of the
+first call, silently.
 """
 
-from collections.abc import Callable
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +18,8 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.precision import is_double
 from fokker._core.state import shapes_of_first
+from fokker.batches import Batch
+from fokker.gradients import Estimator
 from fokker.rows import is_source
 from fokker.run import trajectories
 from fokker.run.positions import Init, WarmedUp, forget_passed, given_positions
@@ -28,36 +33,39 @@ _KNOWN: dict[Any, str] = {}
 _MOST_KNOWN = 256
 
 
-def forget_changed(target: Target | None, sampler: object, init: Init, keys: Key[Array, "chains 3"]) -> None:
-    """Drop all compiled programs if the density, or the sampler's own dynamics, changed since the last run.
+def forget_changed(
+    target: Target | None,
+    sampler: object,
+    init: Init,
+    keys: Key[Array, "chains 3"],
+    gradient: Estimator | None = None,
+) -> None:
+    """Drop all compiled programs if the density, or a function of the sampler, changed since the last run.
 
-    Both are traced, not computed: this takes milliseconds. A change is rare, and every program may contain
-    the function, so none is kept.
+    The density is traced, and a step of a sampler that has functions from outside of the library: its
+    dynamics, a schedule, a metric, conditionals. Nothing is computed: this takes milliseconds. A change is
+    rare, and every program may contain the function, so none is kept.
     """
     try:
         if isinstance(init, WarmedUp):
             position = shapes_of_first(init.positions)
         else:
             position = jax.eval_shape(lambda key: _first_position(init, key, target), keys[:1])
-        position = jax.tree.map(_zeros, position)
-        changed = False
-        if isinstance(target, Target) and target.may_change:
-            changed |= _has_changed(density_of_row, target, position, _one_row(target))
-        if isinstance(sampler, Sampler) and not sampler.wants_target and not sampler.takes_batches:
-            changed |= _has_changed(_first_step, sampler, position)
+        position, row = jax.tree.map(_zeros, position), _one_row(target)
     except Exception:  # an error of the model or of `init`: the checks that follow say which
         return
+    changed = False
+    if isinstance(target, Target) and target.may_change:
+        changed |= _has_changed(density_of_row, target, position, row)
+    if isinstance(sampler, Sampler) and (not sampler.wants_target or _is_open((sampler, gradient))):
+        changed |= _has_changed(_first_step, sampler, target, gradient, position, row)
     if changed:
         _forget_programs()
 
 
 def forget_changed_function(function: Callable[..., Any], *arguments: Any) -> None:
     """The same for a function that draws are given to, at arguments of these shapes."""
-    try:
-        changed = _has_changed(function, *arguments)
-    except Exception:  # one that JAX does not trace, or an argument that cannot be compared
-        return
-    if changed:
+    if _has_changed(function, *arguments):
         _forget_programs()
 
 
@@ -76,17 +84,41 @@ def _first_position(init: Init, key: Key[Array, "1 3"], target: Target | None) -
 def _has_changed(function: Any, *arguments: Any) -> bool:
     """Whether `function` now has another program for arguments of the same functions and shapes."""
     leaves, structure = jax.tree.flatten(arguments, is_leaf=is_source)
-    shapes = ((x.shape, str(x.dtype)) if is_source(x) or eqx.is_array(x) else x for x in leaves)
+    shapes = (
+        (x.shape, str(x.dtype), getattr(x, "weak_type", False)) if is_source(x) or eqx.is_array(x) else x
+        for x in leaves
+    )
     known = (function, structure, tuple(shapes), is_double())
-    now = fingerprint_of_program(function, *arguments)
-    before = _KNOWN.pop(known, now)
+    try:
+        now = fingerprint_of_program(function, *arguments)
+        before = _KNOWN.pop(known, now)
+    except Exception:  # what JAX does not trace, or cannot be compared
+        return False
     _KNOWN[known] = now
     if len(_KNOWN) > _MOST_KNOWN:
         del _KNOWN[next(iter(_KNOWN))]
     return before != now
 
 
-def _one_row(target: Target) -> PyTree[Array]:
+def _is_open(value: Any, seen: Set[int] = frozenset()) -> bool:
+    """Whether a part of a sampler comes from outside of the library, and so may read what changes."""
+    if id(value) in seen or isinstance(value, type):  # the first: one that refers to itself
+        return False
+    parts: list[Any] = []
+    if isinstance(value, Mapping):
+        parts = list(value.values())
+    elif isinstance(value, tuple | list):
+        parts = list(value)
+    elif callable(value) or dataclasses.is_dataclass(value):
+        own = value if inspect.isroutine(value) else type(value)
+        if str(getattr(own, "__module__", "")).partition(".")[0] != "fokker":
+            return True
+        parts = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+        parts += getattr(value, "__dict__", {}).values()
+    return any(_is_open(part, seen | {id(value)}) for part in parts)
+
+
+def _one_row(target: Target | None) -> PyTree[Array]:
     """Zeros of the shape of one row: it is only traced, and files are not read for it."""
     if not isinstance(target, TargetWithData):
         return None
@@ -101,6 +133,18 @@ def _zeros(x: jax.ShapeDtypeStruct) -> Array:
     return jnp.asarray(np.zeros(x.shape, x.dtype))
 
 
-def _first_step(sampler: Sampler, position: PyTree[Array]) -> Any:
+def _first_step(
+    sampler: Sampler,
+    target: Target | None,
+    gradient: Estimator | None,
+    position: PyTree[Array],
+    row: PyTree[Array],
+) -> Any:
+    """A step from a position, by a batch of one row where the sampler takes batches."""
     key = jax.random.key(0)
-    return sampler.step(key, sampler.init(position, key=key), None)
+    if sampler.is_automatic:
+        sampler = sampler.with_step_size(1.0)
+    placed = sampler.on(target, 1.0, gradient) if sampler.wants_target and target is not None else sampler
+    takes = sampler.takes_batches and row is not None
+    batch = Batch(row, jnp.zeros(1, jnp.int32)) if takes else None
+    return placed.step(key, placed.init(position, key=key), batch)

@@ -45,10 +45,13 @@ def check_integers(
 
 def inner_programs(equation: Any) -> list[Any]:
     """The programs that an equation calls, such as the branches of a condition."""
-    inner = jax.tree.leaves(
-        list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr") or hasattr(x, "eqns")
-    )
+    inner = jax.tree.leaves(list(equation.params.values()), is_leaf=is_program)
     return [program for x in inner if hasattr(program := getattr(x, "jaxpr", x), "eqns")]
+
+
+def is_program(x: object) -> bool:
+    """Whether a parameter of an equation is a program, with its constants or without."""
+    return hasattr(x, "jaxpr") or hasattr(x, "eqns")
 
 
 def is_integer(x: Array | np.ndarray | Source) -> bool:

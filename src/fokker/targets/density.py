@@ -7,7 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, PyTree
 
 from fokker._core.labels import Labels, shapes_of
-from fokker.targets.target import Target, check_function, check_number
+from fokker.targets.target import Target, check_number, checked_function
 
 
 class Density(Target):
@@ -42,8 +42,9 @@ class Density(Target):
         dims: Mapping[str, Any] | None = None,
         coords: Mapping[str, Any] | None = None,
     ) -> None:
-        check_function(log_density, "log_density", "lambda theta: -jnp.sum(theta**2) / 2")
-        self.log_density = log_density
+        self.log_density = checked_function(
+            log_density, "log_density", "lambda theta: -jnp.sum(theta**2) / 2"
+        )
         self._labels = Labels.checked(dims, coords)
 
     def labels(self) -> Labels:

@@ -19,7 +19,7 @@ from fokker.targets._data import checked_data, checked_stream, placed
 from fokker.targets._indices import check_indices
 from fokker.targets._integers import check_integers
 from fokker.targets.blocks import sum_over_rows
-from fokker.targets.target import TargetWithData, check_function, check_number
+from fokker.targets.target import TargetWithData, check_number, checked_function
 
 # Rows whose likelihoods are evaluated at the same time in a sum over all the data, and bytes of those that
 # are read from a file for it.
@@ -89,10 +89,9 @@ class Posterior(TargetWithData):
         dims: Mapping[str, Any] | None = None,
         coords: Mapping[str, Any] | None = None,
     ) -> None:
-        check_function(log_prior, "log_prior", "lambda theta: -jnp.sum(theta**2) / 2")
-        check_function(log_likelihood, "log_likelihood", "lambda theta, datum: -((datum - theta) ** 2) / 2")
-        self.log_prior = log_prior
-        self.log_likelihood = log_likelihood
+        self.log_prior = checked_function(log_prior, "log_prior", "lambda theta: -jnp.sum(theta**2) / 2")
+        example = "lambda theta, datum: -((datum - theta) ** 2) / 2"
+        self.log_likelihood = checked_function(log_likelihood, "log_likelihood", example)
         self._labels = Labels.checked(dims, coords)
         if isinstance(data, list) and size is not None:
             raise TypeError(

@@ -256,10 +256,17 @@ def check_is_target(target: object) -> None:
         )
 
 
-def check_function(function: object, name: str, example: str) -> None:
-    """Raise unless it can be called."""
+def checked_function(function: Any, name: str, example: str) -> Callable[..., Any]:
+    """A function by which JAX knows its programs; raise unless it can be called."""
     if not callable(function):
         raise TypeError(f"{name} must be a function, as in {name}={example}, not {function!r}.")
+    try:
+        hash(function)
+    except TypeError:
+        # As of a dataclass that is not frozen: its method is known by the object itself. Of what is a tree of
+        # arrays JAX knows the parts.
+        return function.__call__ if jax.tree_util.all_leaves([function]) else function
+    return function
 
 
 def refuse_unknown(theta: Iterable[str], known: Collection[str], what: str, of: str = "model") -> None:

@@ -19,6 +19,8 @@ from scipy import sparse, stats
 
 # The fewest and the most random divisions, and how many of them are beyond the threshold at least.
 _MIN_DIVISIONS, _MAX_DIVISIONS, _BEYOND = 199, 9_999, 10
+# The largest probability that so many divisions have a quantile of.
+MOST_PROBABLE = _MAX_DIVISIONS / (_MAX_DIVISIONS + 1)
 # The quantile that makes deviations of small and large groups comparable.
 _SCALE = 0.98
 # The documents that are stored for the divisions.
@@ -61,7 +63,8 @@ def beyond_chance(
         shares: of the topics in the groups (G, K), NaN in a group that is not to be compared.
         sizes: the number of documents of each group (G,).
         sample: the documents.
-        probability: that of no ratio above 1 where the groups of all documents are random.
+        probability: that of no ratio above 1 where the groups of all documents are random; `MOST_PROBABLE` at
+            most.
         seed: of the random divisions.
     """
     is_compared = np.isfinite(shares).all(1)
@@ -133,4 +136,4 @@ def beyond_posterior(shares: np.ndarray, probability: float) -> np.ndarray:
     return np.asarray(largest / quantile)
 
 
-__all__ = ["DocumentSample", "beyond_chance", "beyond_posterior"]
+__all__ = ["MOST_PROBABLE", "DocumentSample", "beyond_chance", "beyond_posterior"]

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from fokker._core.keys import checked_seed
-from fokker.models.topics.differences import DocumentSample, beyond_chance, beyond_posterior
+from fokker.models.topics.differences import MOST_PROBABLE, DocumentSample, beyond_chance, beyond_posterior
 from fokker.models.topics.draws import attainable_probability, credible_bounds, draws_needed
 from fokker.models.topics.files import csv_text
 from fokker.models.topics.groups import Groups
@@ -30,6 +30,16 @@ Per = Literal["words", "documents"]
 _REPLICATES, _REPLICATES_ALONE = 40, 1_000
 # The code of a document that is in no group for another reason than a missing value, -1.
 NO_GROUP = -2
+# Groups of fewer documents have no interval, and those of few one that may be too narrow: a few documents say
+# little of topics that they do not have.
+_FEWEST, _FEW = 5, 20
+_TOO_NARROW = (
+    "The intervals of groups of fewer than {} documents ({}) are too narrow for topics that few documents "
+    "have: with 4 to 10 topics, one or two per document, 90 % intervals of 5 documents contained the truth "
+    "in 64 to 80 % of simulations, of 10 documents in 72 to 88 %; with more topics in fewer."
+)
+# The most groups that a note names.
+_NAMED = 5
 # What clear differences are, by whether the sampling of documents is included.
 _CLEARLY = {
     True: "A topic differs clearly if two groups differ by more than any topic does in {} of random "
@@ -47,7 +57,7 @@ class Trends:
     `by`: what the groups are. `groups` (G): their labels. `is_ordered`: whether they are numbers or dates.
     `topics` (K): the names of the topics, and `words`: the first of each. `documents` (G,): how many there
     are. `mean`, `low`, `high` (G, K): prevalence with its bounds, of `probability` between them; NaN for a
-    bound that cannot be known, of a group of one document. `includes`: what the bounds include, of
+    bound that is not known, of a group of fewer than five documents. `includes`: what the bounds include, of
     "posterior" and "documents"; with neither they are the prevalence itself. `differences` (K,): the largest
     difference of two groups, over the one from which on it is clear; None where none can be. `notes`: the
     same in words.
@@ -91,7 +101,8 @@ class Trends:
         with a probability of at most 1 - `probability` of the arguments. Without the sampling of documents
         this is about the groups of these documents, which differ even if they are random.
 
-        None where fewer than two groups have an interval that includes something: that says nothing then.
+        None where fewer than two groups have two documents, or the intervals include nothing: that says
+        nothing then.
         """
         return None if self.differences is None else int(np.sum(self.differences > 1))
 
@@ -145,6 +156,11 @@ class TrendSums:
             raise ValueError(f"per must be 'words' or 'documents'; {per!r} was given.")
         if not 0 < probability < 1:
             raise ValueError(f"probability must be between 0 and 1; {probability!r} was given.")
+        if sampling and probability > MOST_PROBABLE:
+            raise ValueError(
+                f"probability must be at most {MOST_PROBABLE}: topics are compared with 9,999 random "
+                f"divisions of the documents; {probability!r} was given."
+            )
         checked_seed(seed)
         self.groups, self.per, self.sampling, self.probability = groups, per, sampling, probability
         self._replicates = (_REPLICATES if draws > 1 else _REPLICATES_ALONE) if sampling else 0
@@ -198,7 +214,7 @@ class TrendSums:
             values = plain[:, None] + _widening(n, self.probability)[:, None] * (values - plain[:, None])
         low, high, probability = _bounds(np.clip(values, 0, 1), self.probability)
         if self.sampling:
-            low[n < 2], high[n < 2] = np.nan, np.nan
+            low[n < _FEWEST], high[n < _FEWEST] = np.nan, np.nan
         labels = tuple(g for g, has in zip(self.groups.labels, has_documents, strict=True) if has)
         mean = plain.mean(0)
         return Trends(
@@ -214,7 +230,7 @@ class TrendSums:
             probability,
             self._includes,
             self._differences(plain, n, has_documents),
-            self._notes(n, probability),
+            self._notes(labels, n, probability),
         )
 
     def _differences(self, plain: np.ndarray, n: np.ndarray, has_documents: np.ndarray) -> np.ndarray | None:
@@ -234,7 +250,7 @@ class TrendSums:
         posterior: tuple[Literal["posterior"], ...] = ("posterior",) if len(self._generators) > 1 else ()
         return (*posterior, "documents") if self.sampling else posterior
 
-    def _notes(self, n: np.ndarray, probability: float) -> tuple[str, ...]:
+    def _notes(self, labels: tuple[str, ...], n: np.ndarray, probability: float) -> tuple[str, ...]:
         draws = len(self._generators)
         parts = [f"the posterior of the topics ({draws} draws)"] if draws > 1 else []
         parts += ["the sampling of documents"] if self.sampling else []
@@ -251,13 +267,22 @@ class TrendSums:
         )
         if parts:
             notes.append(_CLEARLY[self.sampling].format(f"{100 * self.probability:.3g} %"))
-        if self.sampling and (few := int(np.sum(n < 2))):
-            notes.append(f"{few} of the groups have one document, of which no interval can be known.")
+        if self.sampling and (none := _names(labels, n < _FEWEST)):
+            notes.append(f"Groups of fewer than {_FEWEST} documents ({none}) have no interval.")
+        if self.sampling and (narrow := _names(labels, (n >= _FEWEST) & (n < _FEW))):
+            notes.append(_TOO_NARROW.format(_FEW, narrow))
         if missing := self._num_missing:
             documents = "1 document has" if missing == 1 else f"{missing:,} documents have"
             left_out = "is" if missing == 1 else "are"
             notes.append(f"{documents} no value of {self.groups.by} and {left_out} left out.")
         return tuple(notes)
+
+
+def _names(labels: tuple[str, ...], chosen: np.ndarray) -> str:
+    """The labels of the groups that are chosen (G,), of which the first are named; empty for none."""
+    names = [label for label, is_chosen in zip(labels, chosen, strict=True) if is_chosen]
+    rest = [f"and {len(names) - _NAMED:,} more"] if len(names) > _NAMED else []
+    return ", ".join([*names[:_NAMED], *rest])
 
 
 def _widening(n: np.ndarray, probability: float) -> np.ndarray:
