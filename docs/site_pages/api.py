@@ -134,7 +134,7 @@ def _with_lists(text: str) -> str:
             section = line
             lines += [line.replace("Args", "Arguments"), ""]
         elif section and line.startswith("    "):
-            item = re.fullmatch(r"    ([\w, ]+): (.*)", line) if section == "Args:" else None
+            item = re.fullmatch(r"    (\w[\w, ]*): (.*)", line) if section == "Args:" else None
             lines.append(f"- `{item[1]}`: {item[2]}" if item else "  " + line.strip())
         else:
             section = section if not line else ""

@@ -804,7 +804,7 @@ def test_values_that_can_be_no_numbers_have_no_codes(tmp_path):
         read_table([str(path)])["l"]
     with pytest.raises(ValueError, match=r"categories=\['l'\]: its values are lists or tables"):
         read_table([str(path)], categories={"l": None})
-    with pytest.raises(ValueError, match=r"columns=\['y'\]: the data .*Their columns are x, l"):
+    with pytest.raises(ValueError, match=r"columns=\['y'\]: the data .*The columns are x, l"):
         read_table([str(path)], columns=["x", "y"])
 
 

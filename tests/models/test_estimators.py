@@ -78,6 +78,29 @@ def test_a_seed_comes_from_whatever_random_state_is():
             new_seed(wrong)
 
 
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_what_is_set_after_a_fit_changes_neither_draws_nor_files(name, tmp_path):
+    example, before = ESTIMATORS[name], fitted(name)
+    estimator = copy.copy(before)
+    for parameter, value in before.get_params().items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            estimator.set_params(**{parameter: value + 3})
+        elif isinstance(value, list):
+            estimator.set_params(**{parameter: [*value, 5]})
+    estimator.save(tmp_path / "file.npz")
+    loaded = type(estimator).load(tmp_path / "file.npz")
+    for again in (estimator, loaded, pickle.loads(pickle.dumps(estimator))):
+        np.testing.assert_array_equal(example.drawn(again), example.drawn(before))
+    assert loaded.get_params() == before.get_params()
+
+
+def test_a_list_that_is_changed_in_place_after_a_fit_is_not_stored(tmp_path):
+    net = copy.deepcopy(fitted("Network"))
+    net.model.append(5)
+    net.save(tmp_path / "net.npz")
+    assert fk.models.Network.load(tmp_path / "net.npz").model == fitted("Network").model
+
+
 def test_a_generator_is_stored_as_the_seed_that_was_drawn(tmp_path):
     users, items = np.arange(24) % 4, np.arange(24) // 4
     model = fk.models.Factorisation(

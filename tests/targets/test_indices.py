@@ -96,6 +96,7 @@ PLAIN = {
     "plain": lambda a, i: a[i],
     "several": lambda a, i: jnp.sum(a[jnp.stack([i, i])]),
     "taken": lambda a, i: jnp.nan_to_num(jnp.take(a, i)),
+    "of what was filled in": lambda a, i: a[jnp.arange(3).at[i].get(mode="fill", fill_value=3)],
     "of a table of integers": lambda a, i: a[jnp.take(jnp.arange(3), i).clip(0)],
     "clipped one": lambda a, i: a.at[i].get(mode="clip"),
 }
@@ -122,3 +123,11 @@ def test_a_read_that_does_not_ask_for_it_is_refused_with_the_way_to_ask(read, pl
 
     with pytest.raises(ValueError, match=r"index 3 is out of bounds.*jnp\.take\(theta, i, mode='clip'\)"):
         validate(np.repeat(np.arange(1, 4), 4), likelihood)
+
+
+def test_keys_may_be_read():
+    keys = jax.random.split(jax.random.key(0), 3)
+    validate(
+        np.repeat(np.arange(3), 4),
+        lambda theta, row: theta["a"][0] * jax.random.normal(jnp.take(keys, row["group"])),
+    )

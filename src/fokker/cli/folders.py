@@ -22,6 +22,7 @@ def made_folder(folder: Path | None, *settings: str) -> Iterator[None]:
     as_folder(folder, "out")  # raises where a file is in its place
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
+    was_empty = not any(folder.iterdir())
     try:
         if not os.access(folder, os.W_OK):
             raise CommandError(f"--out {folder}: you may not write to this folder; give another one.")
@@ -29,7 +30,7 @@ def made_folder(folder: Path | None, *settings: str) -> Iterator[None]:
     except BaseException as error:
         useless = (LOCK, *settings)
         if (
-            created
+            was_empty
             and not isinstance(error, BlockingIOError)
             and {x.name for x in folder.iterdir()} <= {*useless}
         ):

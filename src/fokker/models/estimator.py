@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker._core.keys import checked_seed
-from fokker.models.fits import as_fitted
+from fokker.models.fits import as_fitted, parameters_now
 from fokker.models.named_arrays import with_prefix, without_prefix
 
 _VERSION = 1
@@ -129,6 +129,7 @@ class Estimator(_Base):
     feature_names_in_: np.ndarray
     n_features_in_: int
     _seed: int
+    _fitted_with: dict[str, Any]
 
     def __new__(cls, *parameters: object, **by_name: object) -> Self:
         """Refuse earlier names of parameters, with those that they have now."""
@@ -241,6 +242,7 @@ class Estimator(_Base):
             # Older files have the seed elsewhere, or as a parameter.
             known = (header.get("seed"), fitted.get("_seed"), estimator.random_state)
             estimator._seed = next(new_seed(seed) for seed in known if seed is not None)
+            estimator._fitted_with = parameters_now(estimator)
             estimator._restore(header, arrays)
         return estimator
 
@@ -264,6 +266,7 @@ class Estimator(_Base):
         if stored is None:
             return
         try:
+            self.__dict__.setdefault("_fitted_with", parameters_now(self))  # an older pickle has none
             self._restore(*stored)
         except (AttributeError, IndexError, KeyError, TypeError) as error:
             raise ValueError(

@@ -1,10 +1,21 @@
 """The parameters that a fit was made with, and what an estimator is where a fit fails."""
 
 import contextlib
+import copy
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 T = TypeVar("T")
+
+
+def parameters_now(estimator: Any) -> dict[str, Any]:
+    """The parameters of an estimator, to keep as `_fitted_with`: what is changed in place is copied."""
+    parameters = estimator.get_params(deep=False).items()
+    return {
+        name: copy.deepcopy(x) if isinstance(x, list | dict | np.ndarray) else x for name, x in parameters
+    }
 
 
 def as_fitted(estimator: T) -> T:

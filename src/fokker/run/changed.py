@@ -25,6 +25,7 @@ from fokker.run import trajectories
 from fokker.run.positions import Init, WarmedUp, forget_passed, given_positions
 from fokker.run.record import density_of_row, fingerprint_of_program
 from fokker.samplers.contract import Sampler
+from fokker.targets import Density, Posterior
 from fokker.targets.target import Target, TargetWithData
 
 # What each function computed when it was last used, by the function and the shapes of its arguments.
@@ -43,22 +44,23 @@ def forget_changed(
     """Drop all compiled programs if the density, or a function of the sampler, changed since the last run.
 
     The density is traced, and a step of a sampler that has functions from outside of the library: its
-    dynamics, a schedule, a metric, conditionals. Nothing is computed: this takes milliseconds. A change is
-    rare, and every program may contain the function, so none is kept.
+    dynamics, a schedule, a metric, conditionals; this step with another density, as that would be traced
+    twice. Nothing is computed: this takes milliseconds. A change is rare, and every program may contain the
+    function, so none is kept.
     """
     try:
         if isinstance(init, WarmedUp):
             position = shapes_of_first(init.positions)
         else:
             position = jax.eval_shape(lambda key: _first_position(init, key, target), keys[:1])
-        position, row = jax.tree.map(_zeros, position), _one_row(target)
+        position, rows = jax.tree.map(_zeros, position), _rows(target, 2)
     except Exception:  # an error of the model or of `init`: the checks that follow say which
         return
     changed = False
     if isinstance(target, Target) and target.may_change:
-        changed |= _has_changed(density_of_row, target, position, row)
+        changed |= _has_changed(density_of_row, target, position, _rows(target, 1))
     if isinstance(sampler, Sampler) and (not sampler.wants_target or _is_open((sampler, gradient))):
-        changed |= _has_changed(_first_step, sampler, target, gradient, position, row)
+        changed |= _has_changed(_first_step, sampler, gradient, position, rows)
     if changed:
         _forget_programs()
 
@@ -114,16 +116,16 @@ def _is_open(value: Any, seen: Set[int] = frozenset()) -> bool:
         if str(getattr(own, "__module__", "")).partition(".")[0] != "fokker":
             return True
         parts = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
-        parts += getattr(value, "__dict__", {}).values()
+        parts += [getattr(value, "__self__", None), *getattr(value, "__dict__", {}).values()]
     return any(_is_open(part, seen | {id(value)}) for part in parts)
 
 
-def _one_row(target: Target | None) -> PyTree[Array]:
-    """Zeros of the shape of one row: it is only traced, and files are not read for it."""
+def _rows(target: Target | None, number: int) -> PyTree[Array]:
+    """Zeros of the shape of so many rows: they are only traced, and files are not read for them."""
     if not isinstance(target, TargetWithData):
         return None
     shapes = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype), target.data, is_leaf=is_source
+        lambda x: jax.ShapeDtypeStruct((number, *x.shape[1:]), x.dtype), target.data, is_leaf=is_source
     )
     return jax.tree.map(_zeros, shapes)
 
@@ -133,18 +135,22 @@ def _zeros(x: jax.ShapeDtypeStruct) -> Array:
     return jnp.asarray(np.zeros(x.shape, x.dtype))
 
 
+def _bell(theta: PyTree[Array], row: PyTree[Array] = None) -> Array:
+    return -sum((jnp.sum(x**2) for x in jax.tree.leaves(theta)), jnp.zeros(())) / 2
+
+
 def _first_step(
-    sampler: Sampler,
-    target: Target | None,
-    gradient: Estimator | None,
-    position: PyTree[Array],
-    row: PyTree[Array],
+    sampler: Sampler, gradient: Estimator | None, position: PyTree[Array], rows: PyTree[Array]
 ) -> Any:
-    """A step from a position, by a batch of one row where the sampler takes batches."""
+    """A step from a position on a normal density, by a batch of these rows where the sampler takes batches.
+
+    There are two: some samplers measure how gradients of rows differ.
+    """
     key = jax.random.key(0)
     if sampler.is_automatic:
         sampler = sampler.with_step_size(1.0)
-    placed = sampler.on(target, 1.0, gradient) if sampler.wants_target and target is not None else sampler
-    takes = sampler.takes_batches and row is not None
-    batch = Batch(row, jnp.zeros(1, jnp.int32)) if takes else None
-    return placed.step(key, placed.init(position, key=key), batch)
+    if sampler.wants_target:
+        target = Density(_bell) if rows is None else Posterior(_bell, _bell, rows)
+        sampler = sampler.on(target, 1.0, gradient)
+    batch = Batch(rows, jnp.arange(2)) if sampler.takes_batches and rows is not None else None
+    return sampler.step(key, sampler.init(position, key=key), batch)

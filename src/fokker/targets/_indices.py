@@ -67,11 +67,18 @@ def _with_reads_inside(program: Any) -> Any:
 def _with_read_inside(equation: Any) -> Any:
     params = equation.params
     if equation.primitive.name == "gather" and _is_deliberate(equation):
-        axes, sizes = list(params["dimension_numbers"].start_index_map), np.array(params["slice_sizes"])
+        dimensions, sizes = params["dimension_numbers"], np.array(params["slice_sizes"])
 
         def read(x: Array, indices: Array) -> Array:
-            last = np.broadcast_to((np.array(x.shape) - sizes)[axes], indices.shape)
-            return equation.primitive.bind(x, jnp.clip(indices, 0, last.astype(indices.dtype)), **params)
+            last = (np.array(x.shape) - sizes)[list(dimensions.start_index_map)]
+            last = np.broadcast_to(last, indices.shape).astype(indices.dtype)
+            entries = equation.primitive.bind(x, jnp.clip(indices, 0, last), **params)
+            if params["mode"] == GatherScatterMode.CLIP:
+                return entries
+            # As it is: the value may be an index of the next read.
+            is_inside = jnp.all((indices >= 0) & (indices <= last), -1)
+            shown = jnp.broadcast_to(jnp.expand_dims(is_inside, dimensions.offset_dims), entries.shape)
+            return jnp.where(shown, entries, jnp.asarray(params["fill_value"], x.dtype))
 
         inside: Any = jax.make_jaxpr(jax.jit(read))(*(x.aval for x in equation.invars)).eqns[0]
         return inside.replace(invars=equation.invars, outvars=equation.outvars)
@@ -95,6 +102,8 @@ def _is_deliberate(equation: Any) -> bool:
     if mode != GatherScatterMode.FILL_OR_DROP or fill is None:
         return False
     dtype = equation.invars[0].aval.dtype
+    if jnp.issubdtype(dtype, jax.dtypes.extended):  # keys
+        return False
     if dtype.kind in "iu":
         return fill not in (np.iinfo(dtype).min, np.iinfo(dtype).max)
     return dtype.kind != "b" and not np.isnan(fill)

@@ -43,7 +43,7 @@ from fokker.models.factorisation.stored import (
     restored_features,
     restored_ratings,
 )
-from fokker.models.fits import as_fitted
+from fokker.models.fits import as_fitted, parameters_now
 from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
@@ -163,7 +163,7 @@ class Factorisation(Estimator):
             The estimator itself.
         """
         check_for_fit(self)
-        self._seed, self._fitted_with = new_seed(self.random_state), self.get_params(deep=False)
+        self._seed, self._fitted_with = new_seed(self.random_state), parameters_now(self)
         self.__dict__.pop("draws_", None)
         if self.confidence is None:
             fitted = as_ratings(ratings, items, values)
@@ -213,7 +213,6 @@ class Factorisation(Estimator):
         return {"mean": self.mean_, "names": objects}, arrays
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        vars(self).setdefault("_fitted_with", self.get_params(deep=False))
         self.ratings_ = restored_ratings(header["names"], without_prefix("ratings", arrays))
         self.draws_, self.mean_ = restored_draws(without_prefix("draws", arrays)), header["mean"]
         self.features_ = restored_features(without_prefix("features", arrays))

@@ -22,7 +22,7 @@ from fokker.models.estimator import (
     remember_columns,
     split_labels,
 )
-from fokker.models.fits import as_fitted, unchanged_by_failure
+from fokker.models.fits import as_fitted, parameters_now, unchanged_by_failure
 from fokker.models.network import inputs
 from fokker.models.network.calibration import calibrated, derived_seed, held_out
 from fokker.models.network.networks import (
@@ -161,7 +161,7 @@ class Network(Predictor):
 
     def _fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None) -> Self:
         check_parameters(self)
-        self._seed, self._fitted_with = new_seed(self.random_state), self.get_params(deep=False)
+        self._seed, self._fitted_with = new_seed(self.random_state), parameters_now(self)
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
@@ -218,7 +218,7 @@ class Network(Predictor):
         targets = self._targets(y, len(rows))
         with unchanged_by_failure(self):
             self._partial_fits = getattr(self, "_partial_fits", 0) + 1  # an older pickle has none
-            self._fitted_with, before = self.get_params(deep=False), self._data
+            self._fitted_with, before = parameters_now(self), self._data
             known = len(before["x"]), self._held_out
             rows, targets, self._held_out = held_out(
                 rows, targets, self.calibration or 0, self._seed_of_run, *known
@@ -324,7 +324,6 @@ class Network(Predictor):
         return {"labels": labels}, {**weights, **super()._fitted_state()[1], **of_classes}
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        vars(self).setdefault("_fitted_with", self.get_params(deep=False))
         fit, self.input_shape_ = as_fitted(self), tuple(self.input_shape_)
         super()._restore(header, arrays)
         if "classes" in header:  # of an older file

@@ -12,6 +12,7 @@ import numpy as np
 from fokker.corpora import Documents
 from fokker.models.checks import optional, whole, within
 from fokker.models.estimator import new_seed, validate_data
+from fokker.models.fits import as_fitted, parameters_now
 from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.models.topics._uniform import seed_at
 from fokker.models.topics.learned import ROUNDING, LearnedTopics
@@ -169,6 +170,7 @@ class LDA(_Parameters, LearnedTopics):
             self._start_training()
             _check_weights(weights)
         self._training.go_on_with(self._settings())
+        self._fitted_with = parameters_now(self)
         self._is_stream = True
         documents = self._counts(weights).select(weights.has_words)
         self._train(documents, PassPlan(None))
@@ -189,7 +191,7 @@ class LDA(_Parameters, LearnedTopics):
     def _start_training(self) -> None:
         optional(whole(1))("passes", self.passes)
         within(0, 1, "from 0 to below 1")("validation_fraction", self.validation_fraction)
-        self._seed = new_seed(self.random_state)
+        self._seed, self._fitted_with = new_seed(self.random_state), parameters_now(self)
         self._settings().check_for_start()
         self._training = self._new_training()
         self._passes_made = 0
@@ -284,10 +286,11 @@ class LDA(_Parameters, LearnedTopics):
             header, arrays = _of_older_file(header, arrays)
         stored = header["training"]
         # Before the start takes memory for a model of the size that the file says.
-        shape = (self.n_features_in_, self._settings().topics)
+        fit = as_fitted(self)
+        shape = (self.n_features_in_, fit._settings().topics)
         if arrays["chain.theta"].shape != shape:
             raise ValueError(f"the topics have the shape {arrays['chain.theta'].shape} in place of {shape}")
-        training = self._new_training()
+        training = fit._new_training()
         training.restore(arrays, stored["n_documents_seen"], stored["names"])
         training.curve.is_held_out = stored["is_held_out"]
         self._training = training

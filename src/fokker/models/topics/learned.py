@@ -11,6 +11,7 @@ import numpy as np
 from fokker.corpora import Documents
 from fokker.diagnostics import Verdict
 from fokker.models.estimator import Estimator, Transformer
+from fokker.models.fits import as_fitted
 from fokker.models.topics._uniform import seed_at
 from fokker.models.topics.coherence import MEASURES
 from fokker.models.topics.draws import credible_bounds, draws_needed
@@ -125,7 +126,7 @@ class LearnedTopics(Transformer, Estimator):
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.n_components)
+        return int(as_fitted(self).n_components)
 
     def credible_interval(self, probability: float = 0.9) -> np.ndarray:
         """The bounds (2, K, V) between which β lies with this probability, from the stored draws.
