@@ -289,7 +289,7 @@ export class PanelView {
     (place ?? this.error).textContent = text;
     this.verdict.error(place === null || place === undefined ? "" : text);
     const formula = document.querySelector('[data-part="target.formula"]');
-    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
+    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: { part, text }, bubbles: true }));
   }
 
   // The recipe ---------------------------------------------------------------------------------------------

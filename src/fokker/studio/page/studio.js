@@ -196,6 +196,7 @@ function chart(canvas, title, lines2, logarithmic) {
 }
 
 // src/state.ts
+var START = { x: 0, y: 0, spread: 1 };
 var LETTERS = ["x", "y", "p", "q", "s"];
 function newPanel(part = {}) {
   const settings = { step_size: 0.05, friction: 1, temperature: 1, noise: 0, batch: 1, leaps: 10 };
@@ -1378,7 +1379,7 @@ var PanelView = class {
     (place ?? this.error).textContent = text;
     this.verdict.error(place === null || place === void 0 ? "" : text);
     const formula = document.querySelector('[data-part="target.formula"]');
-    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
+    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: { part, text }, bubbles: true }));
   }
   // The recipe ---------------------------------------------------------------------------------------------
   askRecipe() {
@@ -1585,31 +1586,51 @@ function updateAll() {
 function targetCard() {
   const titles = Object.entries(catalogue.targets).map(([key, row]) => [key, row.title]);
   const typed = state.target.formula;
-  const input = formulaField(typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "", (text) => {
-    state.target = { formula: text };
-    chosen.value = "";
-    clear();
+  const { x, y, spread } = { ...START, ...state.target };
+  const start = { x, y, spread };
+  const use = (target) => {
+    state.target = target;
+    starts2.hidden = target.formula === void 0;
+    for (const element of card.querySelectorAll("[aria-invalid]")) element.removeAttribute("aria-invalid");
+    for (const error of card.querySelectorAll(".error")) error.textContent = "";
     updateAll();
+  };
+  const input = formulaField(typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "", (formula2) => {
+    chosen.value = "";
+    use({ formula: formula2, ...start });
   });
   const chosen = menu([...titles, ["", "typed in below"]], typed === void 0 ? state.target.name ?? "valley" : "", (name) => {
-    state.target = name === "" ? { formula: input.value } : { name };
     if (name !== "") setFormula(input, catalogue.targets[name]?.formula ?? "");
-    clear();
-    updateAll();
+    use(name === "" ? { formula: input.value, ...start } : { name });
   });
   const formula = field("U(x, y); the target is exp(−U)", input, "target.formula");
-  const clear = () => {
-    input.removeAttribute("aria-invalid");
-    const error = document.getElementById(`${input.id}-error`);
-    if (error !== null) error.textContent = "";
+  const startField = (label, key, low, high) => {
+    const number = h("input", { type: "number", min: low, max: high, step: "any", value: start[key] });
+    number.addEventListener("change", () => {
+      if (number.value === "") number.value = String(START[key]);
+      start[key] = Number(number.value);
+      use({ formula: input.value, ...start });
+    });
+    return field(label, number, `target.${key}`);
   };
-  input.addEventListener("targeterror", (event) => {
-    input.setAttribute("aria-invalid", "true");
-    const error = document.getElementById(`${input.id}-error`);
-    if (error !== null) error.textContent = String(event.detail);
-  });
+  const starts2 = h(
+    "div",
+    { role: "group", "aria-label": "Where chains start", hidden: typed === void 0 },
+    h("div", { class: "pair" }, startField("Start x", "x", -100, 100), startField("Start y", "y", -100, 100)),
+    startField("Spread of the starts", "spread", 0, 20),
+    h("p", { class: "legend" }, "The spread is the standard deviation around the start, in x and in y.")
+  );
   const help = `Write x, y, numbers, + − * / ^ and ${catalogue.functions.join(", ")}.`;
-  return h("section", { class: "card" }, h("h2", {}, "Target"), field("Choose", chosen, "target.name"), formula, h("p", { class: "legend" }, help));
+  const choice = field("Choose", chosen, "target.name");
+  const card = h("section", { class: "card" }, h("h2", {}, "Target"), choice, formula, h("p", { class: "legend" }, help), starts2);
+  card.addEventListener("targeterror", (event) => {
+    const { part, text } = event.detail;
+    const wrong = card.querySelector(`[data-part="${CSS.escape(part)}"]`) ?? input;
+    wrong.setAttribute("aria-invalid", "true");
+    const error = document.getElementById(`${wrong.id}-error`);
+    if (error !== null) error.textContent = text;
+  });
+  return card;
 }
 function runCard() {
   const numberField = (label, key, low, high) => {
