@@ -213,6 +213,34 @@ def test_chains_of_a_typed_target_start_where_its_fields_say(browser, served):
         assert starts.count() == 0
 
 
+@pytest.mark.slow
+def test_effective_draws_are_drawn_and_begin_again_with_the_run(page, served):
+    page.add_init_script(
+        "const f = CanvasRenderingContext2D.prototype; const { clearRect, fillText } = f;"
+        "f.clearRect = function (...r) { this.canvas.texts = []; clearRect.apply(this, r) };"
+        "f.fillText = function (...r) { this.canvas.texts?.push(r[0]); fillText.apply(this, r) }"
+    )
+    panel = opened(page, served)
+    chart = page.get_by_role("img", name="effective draws over the steps")
+
+    def texts():
+        return chart.evaluate("canvas => canvas.texts")
+
+    assert texts() == ["effective draws"]  # two steps say nothing of how draws depend on each other
+    page.get_by_role("button", name="Run", exact=True).click()
+    until(lambda: int(panel.get_attribute("data-step")) > 100)
+    page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(500)
+    title, low, high, last = texts()
+    assert title == "effective draws"
+    assert float(low.replace(",", "")) < float(high.replace(",", ""))
+    beside = panel.locator(".numbers div", has_text=title).locator("dd").inner_text()
+    assert last == f"eff. {beside.partition(' of ')[0]}"
+    page.get_by_role("button", name="Start again").click()
+    until(lambda: panel.get_attribute("data-step") == "2")
+    assert texts() == ["effective draws"]
+
+
 def test_it_is_said_that_the_first_steps_are_compiled(page, served, monkeypatch):
     """Which takes up to half a minute, in which nothing else moves."""
     may_go_on = threading.Event()

@@ -1133,6 +1133,14 @@ var Verdict = class {
 var PATH = 400;
 var HISTORY = 600;
 var starts = 0;
+var noHistory = () => ({
+  kl: [],
+  chance: [],
+  effective: [],
+  kinetic: [],
+  thermostat: [],
+  acceptance: []
+});
 var PanelView = class {
   constructor(id, state2, panel, catalogue2, wire2, changed, remove) {
     this.id = id;
@@ -1156,7 +1164,8 @@ var PanelView = class {
     const words = h("div", { class: "words" }, this.verdict.element, settings, recipe);
     this.element.append(head, this.madeOf, this.error, h("div", { class: "halves" }, picture, words));
     this.charts[0].setAttribute("aria-label", "divergence from the target over the steps");
-    this.charts[1].setAttribute("aria-label", "temperature, thermostat and acceptance over the steps");
+    this.charts[1].setAttribute("aria-label", "effective draws over the steps");
+    this.charts[2].setAttribute("aria-label", "temperature, thermostat and acceptance over the steps");
     for (const canvas of this.charts) canvas.setAttribute("role", "img");
     this.rebuild();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
@@ -1164,7 +1173,7 @@ var PanelView = class {
   }
   element = h("article", { class: "card panel" });
   canvas = h("canvas", { class: "plot", role: "img", "aria-label": "no draws yet" });
-  charts = [h("canvas", { class: "chart" }), h("canvas", { class: "chart" })];
+  charts = [h("canvas", { class: "chart" }), h("canvas", { class: "chart" }), h("canvas", { class: "chart" })];
   numbers = h("dl", { class: "numbers" });
   madeOf = h("p", { class: "made-of" });
   error = h("p", { class: "error", role: "alert" });
@@ -1180,7 +1189,7 @@ var PanelView = class {
     () => this.name(),
     () => this.send("program", { frames: Math.max(1, this.frames) })
   );
-  history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
+  history = noHistory();
   frames = 0;
   start = 0;
   asked = 0;
@@ -1222,7 +1231,7 @@ var PanelView = class {
   restart() {
     this.start = ++starts;
     this.frames = 0;
-    this.history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
+    this.history = noHistory();
     if (this.drawn !== void 0) {
       this.drawn.path = [];
       delete this.drawn.histogram;
@@ -1313,20 +1322,21 @@ var PanelView = class {
   redraw() {
     if (this.drawn === void 0) return;
     draw(this.canvas, this.drawn, this.view);
-    const { kl, chance, kinetic, thermostat, acceptance } = this.history;
+    const { kl, chance, effective, kinetic, thermostat, acceptance } = this.history;
     chart(this.charts[0], "KL from the target, and how much of it is chance", [
       { name: "KL", colour: "path", values: kl },
       { name: "chance", colour: "soft", values: chance, dashed: true }
     ], true);
+    chart(this.charts[1], "effective draws", [{ name: "eff.", colour: "cloud", values: effective }], false);
     const lines2 = [
       { name: "T", colour: "cloud", values: kinetic },
       { name: "ξ", colour: "path", values: thermostat },
       { name: "acc.", colour: "good", values: acceptance }
     ].filter((line) => line.values.some((value) => value !== null));
-    this.charts[1].hidden = lines2.length === 0;
+    this.charts[2].hidden = lines2.length === 0;
     const titles = { T: "kinetic temperature", ξ: "thermostat", "acc.": "acceptance" };
     const title = lines2.map((line) => titles[line.name]).join(", ");
-    if (lines2.length > 0) chart(this.charts[1], title, lines2, false);
+    if (lines2.length > 0) chart(this.charts[2], title, lines2, false);
   }
   showNumbers(message) {
     const number = (name) => {
