@@ -2,7 +2,7 @@
 
 import { byId, debounced, field, formulaField, h, menu, setFormula } from "./dom";
 import { PanelView } from "./panel";
-import { type Catalogue, fromHash, newPanel, type Panel, type State, toHash } from "./state";
+import { type Catalogue, fromHash, newPanel, type Panel, START, type State, type Target, toHash } from "./state";
 import { themed } from "./theme";
 import { Wire } from "./wire";
 
@@ -78,31 +78,52 @@ function updateAll(): void {
 function targetCard(): HTMLElement {
   const titles = Object.entries(catalogue.targets).map(([key, row]): [string, string] => [key, row.title]);
   const typed = state.target.formula;
-  const input = formulaField(typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "", (text) => {
-    state.target = { formula: text };
-    chosen.value = "";
-    clear();
+  const { x, y, spread } = { ...START, ...state.target };
+  const start = { x, y, spread };
+  const use = (target: Target): void => {
+    state.target = target;
+    starts.hidden = target.formula === undefined;
+    for (const element of card.querySelectorAll("[aria-invalid]")) element.removeAttribute("aria-invalid");
+    for (const error of card.querySelectorAll(".error")) error.textContent = "";
     updateAll();
+  };
+  const input = formulaField(typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "", (formula) => {
+    chosen.value = "";
+    use({ formula, ...start });
   });
   const chosen = menu([...titles, ["", "typed in below"]], typed === undefined ? (state.target.name ?? "valley") : "", (name) => {
-    state.target = name === "" ? { formula: input.value } : { name };
     if (name !== "") setFormula(input, catalogue.targets[name]?.formula ?? "");
-    clear();
-    updateAll();
+    use(name === "" ? { formula: input.value, ...start } : { name });
   });
   const formula = field("U(x, y); the target is exp(−U)", input, "target.formula");
-  const clear = (): void => {
-    input.removeAttribute("aria-invalid");
-    const error = document.getElementById(`${input.id}-error`);
-    if (error !== null) error.textContent = "";
+  // A number out of its range is sent as it is: the server says what it may be.
+  const startField = (label: string, key: keyof typeof start, low: number, high: number): HTMLElement => {
+    const number = h("input", { type: "number", min: low, max: high, step: "any", value: start[key] });
+    number.addEventListener("change", () => {
+      if (number.value === "") number.value = String(START[key]);
+      start[key] = Number(number.value);
+      use({ formula: input.value, ...start });
+    });
+    return field(label, number, `target.${key}`);
   };
-  input.addEventListener("targeterror", (event) => {
-    input.setAttribute("aria-invalid", "true");
-    const error = document.getElementById(`${input.id}-error`);
-    if (error !== null) error.textContent = String((event as CustomEvent).detail);
-  });
+  const starts = h(
+    "div",
+    { role: "group", "aria-label": "Where chains start", hidden: typed === undefined },
+    h("div", { class: "pair" }, startField("Start x", "x", -100, 100), startField("Start y", "y", -100, 100)),
+    startField("Spread of the starts", "spread", 0, 20),
+    h("p", { class: "legend" }, "The spread is the standard deviation around the start, in x and in y."),
+  );
   const help = `Write x, y, numbers, + − * / ^ and ${catalogue.functions.join(", ")}.`;
-  return h("section", { class: "card" }, h("h2", {}, "Target"), field("Choose", chosen, "target.name"), formula, h("p", { class: "legend" }, help));
+  const choice = field("Choose", chosen, "target.name");
+  const card = h("section", { class: "card" }, h("h2", {}, "Target"), choice, formula, h("p", { class: "legend" }, help), starts);
+  card.addEventListener("targeterror", (event) => {
+    const { part, text } = (event as CustomEvent<{ part: string; text: string }>).detail;
+    const wrong = card.querySelector<HTMLElement>(`[data-part="${CSS.escape(part)}"]`) ?? input;
+    wrong.setAttribute("aria-invalid", "true");
+    const error = document.getElementById(`${wrong.id}-error`);
+    if (error !== null) error.textContent = text;
+  });
+  return card;
 }
 
 function runCard(): HTMLElement {

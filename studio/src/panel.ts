@@ -16,12 +16,19 @@ const HISTORY = 600;
 // Runs that the page has started, of all panels: what comes for an earlier one is dropped.
 let starts = 0;
 
-type History = Record<"kl" | "chance" | "kinetic" | "thermostat" | "acceptance", (number | null)[]>;
+const noHistory = (): Record<"kl" | "chance" | "effective" | "kinetic" | "thermostat" | "acceptance", (number | null)[]> => ({
+  kl: [],
+  chance: [],
+  effective: [],
+  kinetic: [],
+  thermostat: [],
+  acceptance: [],
+});
 
 export class PanelView {
   readonly element = h("article", { class: "card panel" });
   private readonly canvas = h("canvas", { class: "plot", role: "img", "aria-label": "no draws yet" });
-  private readonly charts = [h("canvas", { class: "chart" }), h("canvas", { class: "chart" })] as const;
+  private readonly charts = [h("canvas", { class: "chart" }), h("canvas", { class: "chart" }), h("canvas", { class: "chart" })] as const;
   private readonly numbers = h("dl", { class: "numbers" });
   private readonly madeOf = h("p", { class: "made-of" });
   private readonly error = h("p", { class: "error", role: "alert" });
@@ -37,7 +44,7 @@ export class PanelView {
     () => this.name(),
     () => this.send("program", { frames: Math.max(1, this.frames) }),
   );
-  private history: History = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
+  private history = noHistory();
   private frames = 0;
   private start = 0;
   private asked = 0;
@@ -71,7 +78,8 @@ export class PanelView {
     const words = h("div", { class: "words" }, this.verdict.element, settings, recipe);
     this.element.append(head, this.madeOf, this.error, h("div", { class: "halves" }, picture, words));
     this.charts[0].setAttribute("aria-label", "divergence from the target over the steps");
-    this.charts[1].setAttribute("aria-label", "temperature, thermostat and acceptance over the steps");
+    this.charts[1].setAttribute("aria-label", "effective draws over the steps");
+    this.charts[2].setAttribute("aria-label", "temperature, thermostat and acceptance over the steps");
     for (const canvas of this.charts) canvas.setAttribute("role", "img");
     this.rebuild();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
@@ -114,7 +122,7 @@ export class PanelView {
   restart(): void {
     this.start = ++starts;
     this.frames = 0;
-    this.history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
+    this.history = noHistory();
     if (this.drawn !== undefined) {
       this.drawn.path = [];
       delete this.drawn.histogram;
@@ -217,20 +225,21 @@ export class PanelView {
   private redraw(): void {
     if (this.drawn === undefined) return;
     draw(this.canvas, this.drawn, this.view);
-    const { kl, chance, kinetic, thermostat, acceptance } = this.history;
+    const { kl, chance, effective, kinetic, thermostat, acceptance } = this.history;
     chart(this.charts[0], "KL from the target, and how much of it is chance", [
       { name: "KL", colour: "path", values: kl },
       { name: "chance", colour: "soft", values: chance, dashed: true },
     ], true);
+    chart(this.charts[1], "effective draws", [{ name: "eff.", colour: "cloud", values: effective }], false);
     const lines = [
       { name: "T", colour: "cloud", values: kinetic },
       { name: "ξ", colour: "path", values: thermostat },
       { name: "acc.", colour: "good", values: acceptance },
     ].filter((line) => line.values.some((value) => value !== null));
-    this.charts[1].hidden = lines.length === 0;
+    this.charts[2].hidden = lines.length === 0;
     const titles = { T: "kinetic temperature", ξ: "thermostat", "acc.": "acceptance" };
     const title = lines.map((line) => titles[line.name as keyof typeof titles]).join(", ");
-    if (lines.length > 0) chart(this.charts[1], title, lines, false);
+    if (lines.length > 0) chart(this.charts[2], title, lines, false);
   }
 
   private showNumbers(message: Message): void {
@@ -289,7 +298,7 @@ export class PanelView {
     (place ?? this.error).textContent = text;
     this.verdict.error(place === null || place === undefined ? "" : text);
     const formula = document.querySelector('[data-part="target.formula"]');
-    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
+    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: { part, text }, bubbles: true }));
   }
 
   // The recipe ---------------------------------------------------------------------------------------------

@@ -41,7 +41,14 @@ export interface Panel {
 export interface Target {
   name?: string;
   formula?: string;
+  /** Where chains of a typed formula start, and the standard deviation around it; older links have none. */
+  x?: number;
+  y?: number;
+  spread?: number;
 }
+
+/** What the server takes where a typed target does not say. */
+export const START = { x: 0, y: 0, spread: 1 };
 
 export interface Run {
   seed: number;

@@ -7,6 +7,7 @@ from fokker.studio.design import Design, DesignError, Named, Typed, design_of
 from fokker.studio.formulas import text
 
 ZERO = [["0", "0"], ["0", "0"]]
+BOWL = {"formula": "x^2 + y^2"}
 
 
 def test_an_empty_design_is_the_usual_one():
@@ -21,6 +22,13 @@ def test_designs_that_are_the_same_are_equal_and_may_be_remembered():
     assert hash(design_of({})) == hash(design_of({"gamma": 1}))
 
 
+def test_a_typed_target_says_where_chains_start_and_older_links_do_not():
+    target = design_of({"target": {**BOWL, "x": -2.5, "y": 100, "spread": 0}}).target
+    assert (target.start, target.spread) == ((-2.5, 100), 0)
+    target = design_of({"target": BOWL}).target
+    assert (target.start, target.spread) == ((0, 0), 1)
+
+
 @pytest.mark.parametrize(
     ("data", "part", "message"),
     [
@@ -30,6 +38,10 @@ def test_designs_that_are_the_same_are_equal_and_may_be_remembered():
         ({"target": {"formula": "3"}}, "target.formula", "neither x nor y"),
         ({"target": {"formula": 3}}, "target.formula", "must be text"),
         ({"target": {"formula": "p^2"}}, "target.formula", "not known"),
+        ({"target": {**BOWL, "x": 101}}, "target.x", "between -100 and 100; 101 was given"),
+        ({"target": {**BOWL, "y": "far"}}, "target.y", "must be a number"),
+        ({"target": {**BOWL, "spread": -1}}, "target.spread", "between 0 and 20"),
+        ({"target": {**BOWL, "spread": float("inf")}}, "target.spread", "number"),
         ({"sampler": {"kind": "magic"}}, "sampler.kind", "named"),
         ({"sampler": {"kind": "named", "name": "__class__"}}, "sampler.name", "rwm"),
         ({"sampler": {"kind": "parts", "integrator": "os"}}, "sampler.integrator", "EulerMaruyama"),

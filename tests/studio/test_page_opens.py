@@ -3,8 +3,10 @@
 import json
 import re
 import threading
+from base64 import urlsafe_b64decode
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from studio_designs import RIGHT
 from studio_server import Served, link, until
@@ -146,6 +148,97 @@ def test_axe_finds_nothing_wrong(browser, served, verdict, width, theme):
         formula.press("Enter")
         page.locator("#side .error", has_text="wanted").wait_for()
         assert violations(page) == []
+
+
+@pytest.mark.slow
+def test_chains_of_a_typed_target_start_where_its_fields_say(browser, served):
+    """By keyboard; links and the program have it, a link without it the defaults, a bad number its reason."""
+    clouds = []
+
+    def received(message):
+        header, arrays = unpacked(message) if isinstance(message, bytes) else ({"kind": ""}, {})
+        if header["kind"] == "frame":
+            clouds.append(arrays["cloud"].copy())
+
+    still = {**SGLD, "settings": {"step_size": 1e-4}}
+    with watched(browser, width=400, bypass_csp=True) as page:
+        page.on("websocket", lambda socket: socket.on("framereceived", received))
+        starts = page.get_by_role("group", name="Where chains start")
+
+        def values():
+            return [starts.get_by_role("spinbutton").nth(k).input_value() for k in range(3)]
+
+        def is_around(place):
+            page.wait_for_timeout(50)  # frames are received while the page is asked
+            cloud = clouds[-1]
+            return np.allclose(cloud.mean(axis=0), place, atol=0.2) and np.all(cloud.std(axis=0) < 0.25)
+
+        opened(page, served, still)
+        assert starts.count() == 0  # a target of the menu has its own
+        page.goto(link(served.address, [still], {"formula": "x^2 + y^2"}, FEW))
+        starts.wait_for()
+        assert values() == ["0", "0", "1"]
+        page.get_by_label("U(x, y)").focus()
+        for text in ("", "3", "-2", "0.125"):
+            page.keyboard.type(text)
+            page.keyboard.press("Tab")
+        until(lambda: is_around([3, -2]))
+        wanted = {"formula": "x^2 + y^2", "x": 3, "y": -2, "spread": 0.125}
+        until(lambda: json.loads(urlsafe_b64decode(page.url.split("#")[1] + "==="))["target"] == wanted, 20)
+        page.reload()
+        starts.wait_for()
+        assert values() == ["3", "-2", "0.125"]
+        page.locator(".panel[data-step]").wait_for()
+        page.get_by_role("button", name="Copy as Python").click()
+        program = page.locator(".program").inner_text()
+        assert "jnp.array([3.0, -2.0]) + 0.125 *" in program
+
+        x = starts.get_by_label("Start x")
+        x.fill("101")
+        x.press("Enter")
+        said = starts.get_by_text("x must be between -100 and 100; 101 was given.")
+        said.wait_for()
+        assert x.get_attribute("aria-describedby") == said.get_attribute("id")
+        assert page.locator("#side [aria-invalid]").count() == 1
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        x.fill("")
+        x.press("Enter")
+        until(lambda: is_around([0, -2]))
+        assert x.input_value() == "0"
+        assert page.locator("[aria-invalid]").count() == 0
+        page.get_by_label("Choose").select_option("ring")
+        assert starts.count() == 0
+
+
+@pytest.mark.slow
+def test_effective_draws_are_drawn_and_begin_again_with_the_run(page, served):
+    page.add_init_script(
+        "const f = CanvasRenderingContext2D.prototype; const { clearRect, fillText } = f;"
+        "f.clearRect = function (...r) { this.canvas.texts = []; clearRect.apply(this, r) };"
+        "f.fillText = function (...r) { this.canvas.texts?.push(r[0]); fillText.apply(this, r) }"
+    )
+    panel = opened(page, served)
+    chart = page.get_by_role("img", name="effective draws over the steps")
+
+    def texts():
+        return chart.evaluate("canvas => canvas.texts")
+
+    assert texts() == ["effective draws"]  # two steps say nothing of how draws depend on each other
+    page.get_by_role("button", name="Run", exact=True).click()
+    until(lambda: int(panel.get_attribute("data-step")) > 100)
+    page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(500)
+    title, low, high, last = texts()
+    assert title == "effective draws"
+    assert float(low.replace(",", "")) < float(high.replace(",", ""))
+    beside = panel.locator(".numbers div", has_text=title).locator("dd").inner_text()
+    assert last == f"eff. {beside.partition(' of ')[0]}"
+    page.get_by_role("button", name="Start again").click()
+    until(lambda: panel.get_attribute("data-step") == "2")
+    assert texts() == ["effective draws"]
 
 
 def test_it_is_said_that_the_first_steps_are_compiled(page, served, monkeypatch):

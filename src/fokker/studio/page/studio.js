@@ -196,6 +196,7 @@ function chart(canvas, title, lines2, logarithmic) {
 }
 
 // src/state.ts
+var START = { x: 0, y: 0, spread: 1 };
 var LETTERS = ["x", "y", "p", "q", "s"];
 function newPanel(part = {}) {
   const settings = { step_size: 0.05, friction: 1, temperature: 1, noise: 0, batch: 1, leaps: 10 };
@@ -1132,6 +1133,14 @@ var Verdict = class {
 var PATH = 400;
 var HISTORY = 600;
 var starts = 0;
+var noHistory = () => ({
+  kl: [],
+  chance: [],
+  effective: [],
+  kinetic: [],
+  thermostat: [],
+  acceptance: []
+});
 var PanelView = class {
   constructor(id, state2, panel, catalogue2, wire2, changed, remove) {
     this.id = id;
@@ -1155,7 +1164,8 @@ var PanelView = class {
     const words = h("div", { class: "words" }, this.verdict.element, settings, recipe);
     this.element.append(head, this.madeOf, this.error, h("div", { class: "halves" }, picture, words));
     this.charts[0].setAttribute("aria-label", "divergence from the target over the steps");
-    this.charts[1].setAttribute("aria-label", "temperature, thermostat and acceptance over the steps");
+    this.charts[1].setAttribute("aria-label", "effective draws over the steps");
+    this.charts[2].setAttribute("aria-label", "temperature, thermostat and acceptance over the steps");
     for (const canvas of this.charts) canvas.setAttribute("role", "img");
     this.rebuild();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
@@ -1163,7 +1173,7 @@ var PanelView = class {
   }
   element = h("article", { class: "card panel" });
   canvas = h("canvas", { class: "plot", role: "img", "aria-label": "no draws yet" });
-  charts = [h("canvas", { class: "chart" }), h("canvas", { class: "chart" })];
+  charts = [h("canvas", { class: "chart" }), h("canvas", { class: "chart" }), h("canvas", { class: "chart" })];
   numbers = h("dl", { class: "numbers" });
   madeOf = h("p", { class: "made-of" });
   error = h("p", { class: "error", role: "alert" });
@@ -1179,7 +1189,7 @@ var PanelView = class {
     () => this.name(),
     () => this.send("program", { frames: Math.max(1, this.frames) })
   );
-  history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
+  history = noHistory();
   frames = 0;
   start = 0;
   asked = 0;
@@ -1221,7 +1231,7 @@ var PanelView = class {
   restart() {
     this.start = ++starts;
     this.frames = 0;
-    this.history = { kl: [], chance: [], kinetic: [], thermostat: [], acceptance: [] };
+    this.history = noHistory();
     if (this.drawn !== void 0) {
       this.drawn.path = [];
       delete this.drawn.histogram;
@@ -1312,20 +1322,21 @@ var PanelView = class {
   redraw() {
     if (this.drawn === void 0) return;
     draw(this.canvas, this.drawn, this.view);
-    const { kl, chance, kinetic, thermostat, acceptance } = this.history;
+    const { kl, chance, effective, kinetic, thermostat, acceptance } = this.history;
     chart(this.charts[0], "KL from the target, and how much of it is chance", [
       { name: "KL", colour: "path", values: kl },
       { name: "chance", colour: "soft", values: chance, dashed: true }
     ], true);
+    chart(this.charts[1], "effective draws", [{ name: "eff.", colour: "cloud", values: effective }], false);
     const lines2 = [
       { name: "T", colour: "cloud", values: kinetic },
       { name: "ξ", colour: "path", values: thermostat },
       { name: "acc.", colour: "good", values: acceptance }
     ].filter((line) => line.values.some((value) => value !== null));
-    this.charts[1].hidden = lines2.length === 0;
+    this.charts[2].hidden = lines2.length === 0;
     const titles = { T: "kinetic temperature", ξ: "thermostat", "acc.": "acceptance" };
     const title = lines2.map((line) => titles[line.name]).join(", ");
-    if (lines2.length > 0) chart(this.charts[1], title, lines2, false);
+    if (lines2.length > 0) chart(this.charts[2], title, lines2, false);
   }
   showNumbers(message) {
     const number = (name) => {
@@ -1378,7 +1389,7 @@ var PanelView = class {
     (place ?? this.error).textContent = text;
     this.verdict.error(place === null || place === void 0 ? "" : text);
     const formula = document.querySelector('[data-part="target.formula"]');
-    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: text }));
+    if (part.startsWith("target")) formula?.dispatchEvent(new CustomEvent("targeterror", { detail: { part, text }, bubbles: true }));
   }
   // The recipe ---------------------------------------------------------------------------------------------
   askRecipe() {
@@ -1585,31 +1596,51 @@ function updateAll() {
 function targetCard() {
   const titles = Object.entries(catalogue.targets).map(([key, row]) => [key, row.title]);
   const typed = state.target.formula;
-  const input = formulaField(typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "", (text) => {
-    state.target = { formula: text };
-    chosen.value = "";
-    clear();
+  const { x, y, spread } = { ...START, ...state.target };
+  const start = { x, y, spread };
+  const use = (target) => {
+    state.target = target;
+    starts2.hidden = target.formula === void 0;
+    for (const element of card.querySelectorAll("[aria-invalid]")) element.removeAttribute("aria-invalid");
+    for (const error of card.querySelectorAll(".error")) error.textContent = "";
     updateAll();
+  };
+  const input = formulaField(typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "", (formula2) => {
+    chosen.value = "";
+    use({ formula: formula2, ...start });
   });
   const chosen = menu([...titles, ["", "typed in below"]], typed === void 0 ? state.target.name ?? "valley" : "", (name) => {
-    state.target = name === "" ? { formula: input.value } : { name };
     if (name !== "") setFormula(input, catalogue.targets[name]?.formula ?? "");
-    clear();
-    updateAll();
+    use(name === "" ? { formula: input.value, ...start } : { name });
   });
   const formula = field("U(x, y); the target is exp(−U)", input, "target.formula");
-  const clear = () => {
-    input.removeAttribute("aria-invalid");
-    const error = document.getElementById(`${input.id}-error`);
-    if (error !== null) error.textContent = "";
+  const startField = (label, key, low, high) => {
+    const number = h("input", { type: "number", min: low, max: high, step: "any", value: start[key] });
+    number.addEventListener("change", () => {
+      if (number.value === "") number.value = String(START[key]);
+      start[key] = Number(number.value);
+      use({ formula: input.value, ...start });
+    });
+    return field(label, number, `target.${key}`);
   };
-  input.addEventListener("targeterror", (event) => {
-    input.setAttribute("aria-invalid", "true");
-    const error = document.getElementById(`${input.id}-error`);
-    if (error !== null) error.textContent = String(event.detail);
-  });
+  const starts2 = h(
+    "div",
+    { role: "group", "aria-label": "Where chains start", hidden: typed === void 0 },
+    h("div", { class: "pair" }, startField("Start x", "x", -100, 100), startField("Start y", "y", -100, 100)),
+    startField("Spread of the starts", "spread", 0, 20),
+    h("p", { class: "legend" }, "The spread is the standard deviation around the start, in x and in y.")
+  );
   const help = `Write x, y, numbers, + − * / ^ and ${catalogue.functions.join(", ")}.`;
-  return h("section", { class: "card" }, h("h2", {}, "Target"), field("Choose", chosen, "target.name"), formula, h("p", { class: "legend" }, help));
+  const choice = field("Choose", chosen, "target.name");
+  const card = h("section", { class: "card" }, h("h2", {}, "Target"), choice, formula, h("p", { class: "legend" }, help), starts2);
+  card.addEventListener("targeterror", (event) => {
+    const { part, text } = event.detail;
+    const wrong = card.querySelector(`[data-part="${CSS.escape(part)}"]`) ?? input;
+    wrong.setAttribute("aria-invalid", "true");
+    const error = document.getElementById(`${wrong.id}-error`);
+    if (error !== null) error.textContent = text;
+  });
+  return card;
 }
 function runCard() {
   const numberField = (label, key, low, high) => {
