@@ -3,9 +3,12 @@
 A block of `python` is run after those before it on its page, in a namespace that starts empty. A block of
 `text` that follows it directly is what it prints; `...` in it stands for any text. A comment
 `<!-- not run: REASON -->` before a block says why it is only read; `<!-- numbers: about -->` that other
-releases of JAX print other draws: numbers may then differ by a quarter, or by 0.2.
+releases of JAX print other draws: numbers may then differ by a quarter, or by 0.2. A block that prints and
+shows no output would hide any change of it: it says why, `<!-- output not shown: REASON -->`. The cells of a
+notebook need no reason: the site shows what they print.
 """
 
+import ast
 import contextlib
 import doctest
 import io
@@ -27,6 +30,7 @@ _FENCE = re.compile(
     r"^(?P<fence>`{3,})(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.DOTALL | re.MULTILINE
 )
 _NOT_RUN = re.compile(r"<!-- not run: ((?:(?!-->).)+?) -->\s*$", re.DOTALL)
+_NOT_SHOWN = re.compile(r"<!-- output not shown: ((?:(?!-->).)+?) -->\s*$", re.DOTALL)
 _ABOUT = re.compile(r"<!-- numbers: about -->\s*$")
 _NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
 _CHECKER = doctest.OutputChecker()
@@ -35,7 +39,7 @@ _CHECKER = doctest.OutputChecker()
 class Block(NamedTuple):
     """A block of a page: its language, first line and text, what it prints, and why it is not run.
 
-    `about`: whether its numbers may differ a little.
+    `about`: whether its numbers may differ a little. `not_shown`: why the page does not show what it prints.
     """
 
     language: str
@@ -44,6 +48,7 @@ class Block(NamedTuple):
     output: str | None
     not_run: str | None
     about: bool = False
+    not_shown: str | None = None
 
 
 def name_of(page: Path) -> str:
@@ -61,21 +66,43 @@ def parsed(text: str) -> list[Block]:
     found = list(_FENCE.finditer(text))
     result = []
     for number, block in enumerate(found):
-        language = block["language"].strip().replace("{code-cell} ipython3", "python")
+        before = text[: block.start()]
+        is_cell = block["language"].startswith("{code-cell}")
+        language = "python" if is_cell else block["language"].strip()
         output = None
         for following in found[number + 1 : number + 2]:
             if following["language"].strip() == "text" and not text[block.end() : following.start()].strip():
                 output = following["text"]
-        marker = _NOT_RUN.search(text[: block.start()])
-        line = text[: block.start()].count("\n") + 2
-        about = _ABOUT.search(text[: block.start()]) is not None
-        result.append(Block(language, line, block["text"], output, marker[1] if marker else None, about))
+        not_run, not_shown = _NOT_RUN.search(before), _NOT_SHOWN.search(before)
+        result.append(
+            Block(
+                language,
+                before.count("\n") + 2,
+                block["text"],
+                output,
+                not_run[1] if not_run else None,
+                _ABOUT.search(before) is not None,
+                "the site shows it" if is_cell else not_shown[1] if not_shown else None,
+            )
+        )
     return result
 
 
 def programs(page: Path) -> list[Block]:
     """The programs in Python of a page."""
     return [block for block in blocks(page) if block.language == "python"]
+
+
+def has_print(program: str) -> bool:
+    """Whether a program calls `print`, outside of the functions that it defines."""
+    left: list[ast.AST] = [ast.parse(program)]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            left += ast.iter_child_nodes(node)
+    return False
 
 
 @contextlib.contextmanager
@@ -110,7 +137,7 @@ def _is_near(wanted: float, found: float) -> bool:
 
 
 def run(page: str, programs: list[Block]) -> list[str]:
-    """Run the programs of a page in order; what they print differently from what is shown."""
+    """Run the programs of a page in order; what they print differently from what is shown, or unseen."""
     differences = []
     with _module("page") as namespace:
         for block in programs:
@@ -120,6 +147,7 @@ def run(page: str, programs: list[Block]) -> list[str]:
             code = compile("\n" * (block.line - 1) + block.text, page, "exec")
             with contextlib.redirect_stdout(printed):
                 exec(code, namespace)
-            if block.output is not None and not _is_same(block, printed.getvalue()):
+            is_hidden = block.output is None and (block.not_shown or not printed.getvalue())
+            if not is_hidden and not _is_same(block, printed.getvalue()):
                 differences.append(f"{page}, line {block.line} prints\n{printed.getvalue()}")
     return differences

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 import fokker as fk
-from documents import PAGES, README, ROOT, Block, blocks, name_of, parsed, programs, run
+from documents import PAGES, README, ROOT, Block, blocks, has_print, name_of, parsed, programs, run
 from fokker.cli import app
 
 # A call of JAX's generators that uses a key: its first argument.
@@ -114,6 +114,42 @@ def test_few_programs_are_not_run_and_each_says_why():
     assert all(re.search(r": needs \w+", reason) for reason in reasons), reasons
 
 
+def unseen(page, program_blocks):
+    """The blocks that print and show nothing, without a word why."""
+    return [
+        f"{page}, line {block.line} prints: show it in a block of `text`, or print nothing"
+        for block in program_blocks
+        if not (block.not_run or block.not_shown) and block.output is None and has_print(block.text)
+    ]
+
+
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)
+def test_what_a_program_prints_is_shown(page):
+    """Without running them; what is printed by other means is noticed where they are run."""
+    assert not unseen(name_of(page), programs(page))
+
+
+def test_few_outputs_are_not_shown_and_each_says_why():
+    reasons = [
+        f"{name_of(page)}, line {block.line}: {block.not_shown}"
+        for page in PAGES
+        if page.parent.name != "notebooks"
+        for block in programs(page)
+        if block.not_shown
+    ]
+    assert len(reasons) <= 4, reasons
+    assert all(re.search(r": \w+ \w+", reason) for reason in reasons), reasons
+
+
+def test_a_notebook_asserts_what_it_says_of_its_draws():
+    """The site shows what its cells print, and no test compares it: a grade or a verdict is asserted too."""
+    for page in sorted((ROOT / "docs/notebooks").glob("*.md")):
+        text = "".join(block.text for block in programs(page))
+        said = {word for word in ("grade", "verdict", "trusted") if f".{word}" in text}
+        asserted = "".join(line for line in text.splitlines() if line.startswith("assert "))
+        assert all(f".{word}" in asserted for word in said), name_of(page)
+
+
 _PAGE = """Text.
 
 ```python
@@ -140,6 +176,16 @@ Said in between.
 ```text
 not what it prints
 ```
+
+<!-- output not shown: x again -->
+
+```python
+print(x)
+```
+
+```{{code-cell}} ipython3
+print(x)
+```
 """
 
 
@@ -148,17 +194,26 @@ def test_what_is_printed_differently_is_noticed():
     assert run("page", parsed(_PAGE.format(output="2..."))[:1]) == []
     assert run("page", parsed(_PAGE.format(output="2.4"))[:1]) == ["page, line 4 prints\n2.5\n"]
     python = [block for block in parsed(_PAGE.format(output="2.5")) if block.language == "python"]
-    assert [block.output for block in python] == ["2.5\n", None, None]
-    assert [block.not_run for block in python] == [None, "needs a thing that is not here", None]
-    assert run("page", python) == []
+    assert [block.output for block in python] == ["2.5\n", None, None, None, None]
+    assert [block.not_run for block in python] == [None, "needs a thing that is not here", None, None, None]
+    assert run("page", python) == ["page, line 19 prints\n2\n"]
     with pytest.raises(NameError):  # each page starts empty
         run("page", python[2:])
 
 
+def test_a_print_without_its_output_is_noticed():
+    python = [block for block in parsed(_PAGE.format(output="2.5")) if block.language == "python"]
+    assert [block.not_shown for block in python] == [None, None, None, "x again", "the site shows it"]
+    assert len(unseen("page", python)) == 1
+    assert "line 19" in unseen("page", python)[0]
+    assert has_print("for x in y:\n    print(x)\n")
+    assert not has_print("def f(x):\n    print(x)\n\n\ntrace.print = lambda x: print(x)\n")
+
+
 def test_numbers_that_are_about_right_pass_and_others_do_not():
     page = _PAGE.replace("Text.", "<!-- numbers: about -->")
-    page = page.replace("```python\nprint(x)", "<!-- numbers: about -->\n\n```python\nprint(x)")
-    assert [b.not_run is None for b in parsed(page) if b.language == "python"] == [True, False, True]
+    page = page.replace("```python\nprint(x)", "<!-- numbers: about -->\n\n```python\nprint(x)", 1)
+    assert [b.not_run is None for b in parsed(page) if b.language == "python"] == [True, False, True, True]
     near, far, other = (
         run("page", parsed(page.format(output=output))[:1]) for output in ("2.4", "3.4", "2.5 too")
     )
