@@ -417,6 +417,19 @@ def test_a_user_without_ratings_has_the_prior(fitted):
     assert np.all((rows.std(0) / spread > 0.5) & (rows.std(0) / spread < 2.0))
 
 
+def test_held_out_ratings_that_are_no_ratings_are_refused_with_what_makes_them(fitted, tmp_path):
+    model, train, *_ = fitted
+    table, new = np.ones((3, 3)), fk.models.Factorisation(1)
+    message = r"test must be a Ratings: .*from_identifiers.* makes one; ndarray was given"
+    with pytest.raises(TypeError, match=message):
+        model.report(tmp_path / "report.html", test=table)
+    with pytest.raises(TypeError, match=message):
+        new.fit(train, test=table)
+    for call in (model.score, model.ranking):
+        with pytest.raises(TypeError, match=r"give a Ratings, as .*from_identifiers makes one"):
+            call(table)
+
+
 def test_the_report_is_written(fitted, tmp_path):
     model, train, test, _ = fitted
     model = copy.copy(model)

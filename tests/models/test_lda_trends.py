@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import fokker as fk
 from fokker.cli import app
+from fokker.cli.lda_trends import _show
 from fokker.corpora import column_of_corpus
 from fokker.models.topics.differences import DocumentSample, beyond_chance
 from fokker.models.topics.groups import Groups
@@ -472,6 +473,13 @@ def test_a_column_beside_the_text_has_the_places_of_the_documents(form, tmp_path
     assert column_of_corpus(path, "year") == expected
     with pytest.raises(ValueError, match="'month'"):
         column_of_corpus(path, "month")
+
+
+def test_a_table_of_some_of_the_groups_says_so(monkeypatch, capsys):
+    shares = np.random.default_rng(0).integers(1, 9, (1, 60, 2))
+    for groups, said in ((12, "6 of the 12 groups are shown here"), (3, "")):
+        _show(trends_of(shares, np.arange(60) % groups))
+        assert said in capsys.readouterr().out
 
 
 def test_plots_have_the_topics_that_differ_most():

@@ -24,6 +24,10 @@ def log_density(theta):
     return -jnp.sum((theta / SCALE) ** 2) / 2
 
 
+# Of an object of the library, whose method a field may be.
+OTHER = fk.Density(log_density)
+
+
 def log_density_of_array(theta):
     return -jnp.sum((theta / Settings.scales) ** 2) / 2
 
@@ -164,6 +168,10 @@ FIELD = fk.fields.Diagonal(lambda theta: widths(theta))
         pytest.param(fk.samplers.sgrld(0.01, FIELD), ROWS, jnp.ones(2), id="field"),
         pytest.param(fk.samplers.sgrld("auto", FIELD), STANDARD, jnp.ones(2), id="field, no step size yet"),
         pytest.param(fk.samplers.rhmc(0.1, FIELD), STANDARD, jnp.ones(2), id="metric"),
+        pytest.param(fk.samplers.sgfs(schedule, jnp.eye(2)), ROWS, jnp.ones(2), id="batches of several rows"),
+        pytest.param(
+            fk.samplers.sgrld(0.01, fk.fields.Scalar(OTHER.potential)), ROWS, jnp.ones(2), id="method"
+        ),
         pytest.param(
             fk.samplers.gibbs({"a": conditional}), STANDARD, {"a": jnp.ones(2)}, id="conditional, by name"
         ),
@@ -179,6 +187,18 @@ def test_a_function_of_a_sampler_that_changed_is_read_anew(scale, is_cleared, sa
     for value, changes in ((1.0, False), (1.0, False), (0.25, True), (0.25, False)):
         scale(value)
         assert is_cleared(target, sampler, init) == changes
+
+
+def test_the_density_is_traced_once_and_not_for_the_step_too(is_cleared):
+    """Its gradient may be a large program, and it is traced at every call."""
+    traced = []
+
+    def density(theta):
+        traced.append(theta)
+        return -jnp.sum(theta**2) / 2
+
+    is_cleared(fk.Density(density), fk.samplers.rhmc(0.1, FIELD), jnp.ones(2))
+    assert len(traced) == 1
 
 
 def test_draws_are_by_the_present_value_of_a_schedule(scale):

@@ -318,6 +318,8 @@ class Conversation:
                 self.frames += 1
                 frame = self.frames
                 gates.wait("frame", self.name, frame)
+                if self.name == "ghmc":
+                    raise RuntimeError("the frame cannot be computed")
                 return {"sampler": self.name, "step": frame, "with_trajectory": with_trajectory}, {}
 
         monkeypatch.setattr(simulation, "Simulation", Simulation)
@@ -423,6 +425,23 @@ def test_an_error_of_a_design_that_has_changed_since_is_not_shown(monkeypatch):
         page.gates.open("all")
 
     assert Conversation(monkeypatch).run(script) == [("started", "sghmc", None)]
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_an_error_of_a_run_is_shown_unless_another_has_begun(monkeypatch, replaced):
+    async def script(page):
+        await page.started("ghmc")
+        await page.send("next")
+        await page.reaches("frame", "ghmc", 1)
+        if replaced:
+            await page.started("sghmc")
+        page.gates.open("all")
+
+    received = Conversation(monkeypatch).run(script)
+    assert received == [
+        ("started", "ghmc", None),
+        ("started", "sghmc", None) if replaced else ("error", None, None),
+    ]
 
 
 def test_a_trajectory_that_is_asked_for_while_a_frame_is_computed_comes_with_a_frame_of_its_own(monkeypatch):

@@ -263,6 +263,25 @@ def test_a_density_may_be_an_object_without_a_hash(frozen):
     assert draws(posterior, fk.samplers.sgld(1e-3), batch_size=5).std() < 0.5
 
 
+def test_a_schedule_and_a_prediction_may_be_objects_without_a_hash():
+    @dataclasses.dataclass
+    class Call:
+        scale: float
+
+        def __call__(self, *arguments):
+            return self.scale if len(arguments) == 1 else arguments[0][0] * self.scale + arguments[1]
+
+    trace = fk.sample(
+        fk.Density(lambda theta: -jnp.sum(theta**2) / 2),
+        fk.samplers.ula(Call(0.1)),
+        init=jnp.zeros(2),
+        steps=9,
+        progress=False,
+    )
+    predicted = trace.predict(Call(2.0), np.arange(3.0, dtype=np.float32))
+    np.testing.assert_allclose(predicted, 2 * trace.samples[..., :1] + np.arange(3.0), rtol=1e-5)
+
+
 def test_an_object_that_is_no_target_is_refused_by_the_name_of_the_base_class():
     class Duck:
         def potential(self, theta):

@@ -105,6 +105,8 @@ def _show(result: "Trends") -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
+    if len(heads) <= len(result.groups):
+        show(f"{len(heads) - 1} of the {len(result.groups)} groups are shown here; the file has all.")
     if result.num_clear is not None:
         verb = "differs" if result.num_clear == 1 else "differ"
         of_these = "" if "documents" in result.includes else " of these documents"

@@ -97,12 +97,8 @@ else:
             """The base classes of a scikit-learn transformer."""
 
     except ImportError:
-        NotFittedError, validate_data, _Base, Transformer = (
-            _NotFittedError,
-            _validated,
-            _Parameters,
-            _Transformer,
-        )
+        NotFittedError, validate_data = _NotFittedError, _validated
+        _Base, Transformer = _Parameters, _Transformer
 
 
 class Estimator(_Base):
@@ -257,7 +253,7 @@ class Estimator(_Base):
         stored = state.get("_stored")
         self.__dict__.update({name: value for name, value in state.items() if name != "_stored"})
         kind = type(self).__name__
-        advice = f"fit it again, and keep it by save and {kind}.load, which read files of earlier releases."
+        advice = f"fit it again, and keep it by save and {kind}.load, which read earlier releases."
         if missing := [name for name in inspect.signature(type(self)).parameters if name not in state]:
             raise ValueError(
                 f"this pickle of a {kind} is of another release of Fokker: it has no {', '.join(missing)}. "

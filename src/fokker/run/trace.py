@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from fokker._core.checks import check_whole
+from fokker._core.checks import check_whole, hashable
 from fokker._core.keys import checked_key
 from fokker._core.labels import Labels, named_leaves
 from fokker._core.paths import as_file, as_folder
@@ -323,7 +323,7 @@ class Trace:
         if data is None:
             raise TypeError("trace.predict needs data, the rows that the function is called with.")
         data = with_codes_of(opened(data), model.categories(self))
-        draws: Any = self.samples
+        function, draws = hashable(function), self.samples
         if key is not None:
             function, draws, data = predict_with_keys(function, draws, data, key)
         return predict(function, draws, data, (), batch_size, thin, reduce, progress)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._core.checks import hashable
 from fokker._core.count import Count, StepNumber
 from fokker._core.required import check_compiled, require
 from fokker._core.state import as_arrays
@@ -102,7 +103,7 @@ def check_step_size(step_size: StepSize) -> Any:
         return step_size
     if step_size is None:
         raise ValueError(f"the step size is a number, a schedule or {AUTOMATIC!r}, not None.")
-    step = step_size if callable(step_size) else as_arrays(step_size)
+    step = hashable(step_size) if callable(step_size) else as_arrays(step_size)
     check_compiled(_check_first, step) if callable(step) else _check_positive(step)
     return step
 

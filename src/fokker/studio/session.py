@@ -122,6 +122,7 @@ class Session:
                 self._frames_due.pop(number, None)
 
     async def _answered(self, number: int, do: str, request: Mapping[str, Any]) -> None:
+        run = self._runs.get(number)
         try:
             if do in _ANSWERS:
                 await self._ask(number, do, request)
@@ -134,6 +135,8 @@ class Session:
             await self._answer(number, "error", {**error.to_json(), **about})
         except Exception as error:
             # One that nobody expected ends its answer, not the page, which may be gone by now.
+            if do == "next" and self._runs.get(number) is not run:
+                return  # of a run that was replaced since
             text = f"{type(error).__name__}: {error}"
             with contextlib.suppress(Exception):
                 await self._answer(number, "error", {"message": text, "part": "", "unexpected": True})

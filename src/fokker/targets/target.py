@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
+from fokker._core.checks import hashable
 from fokker._core.draws import at_draws, with_draw_keys
 from fokker._core.labels import NO_LABELS, Labels
 from fokker._core.module import Module
@@ -260,13 +261,7 @@ def checked_function(function: Any, name: str, example: str) -> Callable[..., An
     """A function by which JAX knows its programs; raise unless it can be called."""
     if not callable(function):
         raise TypeError(f"{name} must be a function, as in {name}={example}, not {function!r}.")
-    try:
-        hash(function)
-    except TypeError:
-        # As of a dataclass that is not frozen: its method is known by the object itself. Of what is a tree of
-        # arrays JAX knows the parts.
-        return function.__call__ if jax.tree_util.all_leaves([function]) else function
-    return function
+    return hashable(function)
 
 
 def refuse_unknown(theta: Iterable[str], known: Collection[str], what: str, of: str = "model") -> None:

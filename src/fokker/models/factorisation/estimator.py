@@ -21,6 +21,7 @@ from fokker.models.factorisation.inputs import (
     as_counts,
     as_ratings,
     check_alone,
+    checked_test,
     lookups,
     row_numbers,
     warn_if_constant,
@@ -177,6 +178,7 @@ class Factorisation(Estimator):
         self._lookups = lookups(self.ratings_)
         chain = new_chain(self, fitted, covariates)
         self.mean_ = chain.mean
+        test = checked_test(test)
         curve = None if test is None else ErrorCurve(row_numbers(self._lookups, test), test.values)
         with (
             Progress("starting", self.num_passes, unit="passes", enabled=self.progress) as bar,
@@ -382,7 +384,7 @@ class Factorisation(Estimator):
         """
         from fokker.models.factorisation.report import write_report
 
-        return write_report(as_fitted(self), Path(path), test, user)
+        return write_report(as_fitted(self), Path(path), checked_test(test), user)
 
 
 __all__ = ["Factorisation", "Predictions", "Recommendation"]

@@ -47,6 +47,16 @@ def as_counts(counts: Ratings | ArrayLike, items: ArrayLike | None, values: Arra
     return replace(given, users=rows, items=columns, values=totals)
 
 
+def checked_test(test: Ratings | None) -> Ratings | None:
+    """Held-out ratings; raise for anything but a `Ratings`."""
+    if test is None or isinstance(test, Ratings):
+        return test
+    raise TypeError(
+        "test must be a Ratings: fk.datasets.Ratings.from_identifiers(users, items, values) makes one; "
+        f"{type(test).__name__} was given."
+    )
+
+
 def check_alone(*others: ArrayLike | None) -> None:
     """Raise for what comes with a `Ratings`, which has its own."""
     if any(x is not None for x in others):
@@ -151,6 +161,10 @@ def row_numbers(
         if all(np.array_equal(a, lookup.names) for a, lookup in zip(names, known, strict=True)):
             return ratings.users, ratings.items
         users, items = ratings.user_names[ratings.users], ratings.item_names[ratings.items]
+    elif items is None:
+        raise TypeError(
+            "give a Ratings, as fk.datasets.Ratings.from_identifiers makes one, or users, items and values."
+        )
     return np.broadcast_arrays(*(lookup.find(x) for lookup, x in zip(known, (users, items), strict=True)))
 
 
