@@ -346,6 +346,17 @@ def test_tables_of_the_demo_keep_their_numbers_in_one_line_of_a_narrow_terminal(
     assert [cell.strip() for cell in line.strip("│").split("│")] == row
 
 
+def test_the_last_column_of_the_demo_recipe_is_there_in_a_narrow_terminal(capsys):
+    from fokker.demo import _console, recipe
+
+    cell = "-0.004 ± 1.023 (standard error 0.014)"
+    rows = [["θ₁", "-0.933 ± 0.384", cell, cell]]
+    _console.print_table(Console(width=80), "Posterior mean", recipe._COLUMNS, rows)
+    printed = capsys.readouterr().out
+    assert "Γ forgotten" in printed
+    assert printed.count("-0.004 ± 1.023") == printed.count("0.014)") == 2
+
+
 @pytest.mark.slow
 def test_demo_of_a_network_prints_the_grade_of_its_report(fokker, tmp_path, monkeypatch):
     from fokker.demo import network

@@ -1,5 +1,6 @@
 """What every demonstration prints: tables, and where its report is."""
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +13,9 @@ def print_table(console: Console, title: str, columns: Sequence[str], rows: Sequ
     """Print a table of text cells, numbers to the right."""
     shown = Table(title=title, title_justify="left")
     for place, column in enumerate(columns):
-        # Where the terminal is narrow, headers are broken into lines and numbers are not.
-        width = max((len(row[place]) for row in rows), default=0)
+        # In a narrow terminal headers are broken into lines, and what is in brackets; other numbers are not.
+        parts = [part for row in rows for part in re.split(r" (?=\()", row[place])]
+        width = max(map(len, parts), default=0)
         shown.add_column(column, justify="right", min_width=width)
     for row in rows:
         shown.add_row(*row)
