@@ -243,6 +243,12 @@ def test_an_interruption_before_the_work_is_said(fokker, tmp_path, monkeypatch):
     assert fokker("check", f"{tmp_path / 'stopped.py'}:x") == (130, "", "fokker: interrupted\n")
     monkeypatch.setattr("fokker.cli.lda.parsed", lambda *given: _raise(KeyboardInterrupt()))
     assert fokker("lda") == (130, "", "fokker: interrupted\n")
+    # While an extension is imported, too; another error of an import is none.
+    for cause, code in ((KeyboardInterrupt(), 130), (OSError("no such library"), 2)):
+        error = ImportError("the extension")
+        error.__cause__ = cause
+        monkeypatch.setattr("fokker.cli.lda.parsed", lambda *given, error=error: _raise(error))
+        assert fokker("lda")[0] == code
 
 
 def test_a_file_that_does_not_run_is_named(fokker, tmp_path):

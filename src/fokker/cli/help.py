@@ -54,7 +54,10 @@ class Group(TyperGroup):
         """Run a command; Typer would end without a word where Ctrl-C ends it."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ImportError) as error:
+            # Ctrl-C while an extension is imported becomes an error of the import.
+            if not isinstance(error.__cause__ or error, KeyboardInterrupt):
+                raise
             show_error("fokker: interrupted")
             raise typer.Exit(130) from None
 
