@@ -66,7 +66,7 @@ def test_hyperparameters_given_rows_have_the_moments_of_their_conditional(prior)
     shrunk = scatter + 2 * n / (2 + n) * np.outer(mean, mean)
     precisions = np.stack([h.precision for h in draws])
     if prior == "normal-wishart":
-        wanted = (d + n) * np.linalg.inv(d * np.eye(d) + shrunk)
+        wanted = (d + n) * np.linalg.inv(d / 10 * np.eye(d) + shrunk)
     else:
         wanted = np.diag((1 + n / 2) / (0.1 + np.diag(shrunk) / 2))
     error = precisions.std(0) / np.sqrt(count) + 1e-12
@@ -415,6 +415,26 @@ def test_a_user_without_ratings_has_the_prior(fitted):
     )
     # 25 draws of 3 numbers: a standard deviation is within a factor of 2 but once in 10⁴.
     assert np.all((rows.std(0) / spread > 0.5) & (rows.std(0) / spread < 2.0))
+
+
+def test_factors_that_a_few_thousand_ratings_do_not_need_do_little_harm(monkeypatch):
+    """Where a precision of 1 is expected a priori they keep a size of their own."""
+    generator = np.random.default_rng(0)
+    pairs = generator.permutation(150 * 60)[:2867]
+    users, items = pairs // 60, pairs % 60
+    a, b, u, v = (s * generator.normal(size=n) for s, n in ((0.5, 150), (0.5, 60), (1, 150), (0.8, 60)))
+    values = 3 + a[users] + b[items] + u[users] * v[items] + 0.4 * generator.normal(size=len(pairs))
+    train, test = slice(2300), slice(2300, None)
+
+    def error(factors):
+        model = fk.models.Factorisation(factors, random_state=0, progress=False)
+        model.fit(users[train], items[train], values[train])
+        return model.score(users[test], items[test], values[test])
+
+    least = error(2)
+    assert error(10) < 1.07 * least
+    monkeypatch.setattr("fokker.models.factorisation.hyperparameters._PRECISION", 1.0)
+    assert error(10) > 1.1 * least
 
 
 def test_held_out_ratings_that_are_no_ratings_are_refused_with_what_makes_them(fitted, tmp_path):

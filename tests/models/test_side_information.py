@@ -62,7 +62,7 @@ def test_links_and_their_precision_keep_the_joint_distribution(prior):
     batches = np.reshape(drawn, (40, -1, 5)).mean(1)
     error = batches.std(0, ddof=1) / np.sqrt(40)
     # E log Λ_jj: a χ² of d degrees over d; or Gamma(1, 0.1).
-    logs = g.chisquare(d, 10**6) / d if prior == "normal-wishart" else g.gamma(1.0, 10.0, 10**6)
+    logs = 10 * g.chisquare(d, 10**6) / d if prior == "normal-wishart" else g.gamma(1.0, 10.0, 10**6)
     wanted = np.array([10.0, p * d, 0.5, d, d * np.log(logs).mean()])
     assert np.all(np.abs(batches.mean(0) - wanted) < 5.5 * error)
     assert np.all(error[[0, 1, 3]] < 0.1 * wanted[[0, 1, 3]])  # so that a mistake of a half is seen
@@ -83,7 +83,7 @@ def test_links_have_the_moments_of_a_regression():
     links = np.stack([features.axes @ h.link for h in draws])
     assert np.all(np.abs(links.mean(0) - ridge) < 5 * links.std(0) / np.sqrt(count))
     residual = centred.T @ centred - ridge.T @ (X.T @ X + lam * np.eye(p)) @ ridge
-    scatter = d * np.eye(d) + residual + 2 * n / (2 + n) * np.outer(rows.mean(0), rows.mean(0))
+    scatter = d / 10 * np.eye(d) + residual + 2 * n / (2 + n) * np.outer(rows.mean(0), rows.mean(0))
     precisions = np.stack([h.precision for h in draws])
     wanted = (d + n) * np.linalg.inv(scatter)
     assert np.all(np.abs(precisions.mean(0) - wanted) < 5 * precisions.std(0) / np.sqrt(count))

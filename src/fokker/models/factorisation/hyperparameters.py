@@ -28,6 +28,9 @@ import numpy as np
 PRIORS = ("normal-wishart", "normal-gamma")
 # β₀: as many rows as the prior mean counts for. a₀ and b₀: shape and rate of a Gamma prior of precisions.
 _MEAN_COUNT, _SHAPE, _RATE = 2.0, 1.0, 0.1
+# E[Λ] by the Normal–Wishart prior: rows have a standard deviation of 0.3, as where a chain starts. By 1 the
+# factors that few ratings do not need stay as large as those that they need.
+_PRECISION = 10.0
 # The shape of a Gamma distribution of hardly any spread, and Metropolis steps for a shape that is learned.
 _EQUAL, _METROPOLIS = 1e8, 5
 
@@ -59,7 +62,9 @@ class Hyperparameters(NamedTuple):
 
 def initial_hyperparameters(dimension: int, features: int = 0) -> Hyperparameters:
     """Where a chain starts: a mean of zero, and standard deviations of 0.3."""
-    return Hyperparameters(np.zeros(dimension), 10.0 * np.eye(dimension), np.zeros((features, dimension)))
+    return Hyperparameters(
+        np.zeros(dimension), _PRECISION * np.eye(dimension), np.zeros((features, dimension))
+    )
 
 
 def draw_hyperparameters(
@@ -73,8 +78,8 @@ def draw_hyperparameters(
     scatter = scatter - sums.slopes.T @ (sums.slopes / weights)
     if prior == "normal-wishart":
         freedom = d  # ν₀, the fewest degrees of freedom of a proper prior
-        # W₀⁻¹ = ν₀I: a precision of 1 is expected a priori.
-        precision = draw_wishart(generator, np.linalg.inv(freedom * np.eye(d) + scatter), freedom + n)
+        inverse_scale = freedom / _PRECISION * np.eye(d)  # W₀⁻¹
+        precision = draw_wishart(generator, np.linalg.inv(inverse_scale + scatter), freedom + n)
     else:
         rates = _RATE + np.diag(scatter) / 2
         precision = np.diag(generator.gamma(_SHAPE + n / 2, 1 / rates))
