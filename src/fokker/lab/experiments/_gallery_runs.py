@@ -122,24 +122,23 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
         position = starts[which]
         states = jax.vmap(lambda k: sampler.init(position, key=k))(split(first_key, budget.chains))
 
-        def step(states: PyTree[Array], drawn: PyTree[Array]) -> Any:
-            states, info = jax.vmap(sampler.advance)(drawn, states)
+        def record(states: PyTree[Array], info: Any) -> dict[str, Array]:
             first = jax.tree.map(lambda x: x[0], states)
             shown = {
                 name: getattr(info, name)[0] for name in RECORDED if getattr(info, name, None) is not None
             }
-            return states, {"position": first.position, **sampler.record(first), **shown}
+            return {"position": first.position, **sampler.record(first), **shown}
 
         def randomness(numbers: Array, states: PyTree[Array]) -> Any:
             keys = jax.vmap(lambda number: split(fold_in(key, number), budget.chains))(numbers)
-            return jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states)
+            return jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states), None
 
         def draw(states: PyTree[Array], first: PyTree[Array]) -> Any:
             # Chain by chain: a position may be a part of a state.
             return jax.vmap(lambda state: state.position)(states), first
 
         numbers = jnp.arange(budget.draws * thin).reshape(budget.draws, thin)
-        draws, first = in_blocks(step, states, numbers, randomness, draw)
+        draws, first = in_blocks(jax.vmap(sampler.advance), states, numbers, randomness, record, draw)
         return jnp.swapaxes(draws, 0, 1), jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), first)
 
     return run

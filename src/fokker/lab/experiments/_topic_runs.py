@@ -36,6 +36,7 @@ class Stream:
 
     def steps(self, *chains: TopicChain) -> Iterator[int]:
         """One pass of every chain, which take turns: the number of the chain after each of its steps."""
+        # A loop of its own: topics are arrays of the host, and what a single step takes is measured here.
         for documents in self.batches():
             for number, chain in enumerate(chains):
                 chain.step(documents, self.documents.size)
