@@ -16,12 +16,12 @@ from measures import ROOT, SOURCE, imports
 
 # What may not grow: `python tests/measures.py` shows what these numbers are now, and of what.
 LIMITS = {
-    "lines of code outside lab": 48_114,  # with the loop that others share
+    "lines of code outside lab": 48_122,  # with infinite values that are named by their line
     "parameters annotated Any, of 1,000": 50,
     "files over 400 lines": 0,
     "functions over 60 lines of code": 5,
     "loops that drive chains": 5,
-    "lazy imports that only break a cycle": 1,
+    "lazy imports that only break a cycle": 0,
 }
 
 

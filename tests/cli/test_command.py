@@ -693,7 +693,7 @@ def test_every_format_gives_the_same_columns(tmp_path, monkeypatch):
     np.testing.assert_array_equal(text["flag"], y == 1)
     with pytest.raises(ValueError, match="'u' is in more than one file"):
         read_table([str(tmp_path / "frame.tsv.gz")] * 2)
-    with pytest.raises(ValueError, match=r"columns=\['w'\]: the data have no such column"):
+    with pytest.raises(ValueError, match=r"columns=\['w'\]: the data have no column 'w'"):
         read_table([str(tmp_path / "frame.tsv.gz")], columns=["w"])
     shutil.copy(tmp_path / "x.npy", tmp_path / "x.pkl")
     with pytest.raises(ValueError, match="not one of the formats"):
@@ -943,7 +943,7 @@ def test_a_matrix_has_the_columns_of_the_run_in_their_order(tmp_path):
     with pytest.raises(ColumnError, match="no column 'y', which those of the run have"):
         new.matrix()
     assert read_table([str(path)], columns=["a", "extra"]).matrix().tolist() == [[1, 9]]
-    with pytest.raises(ValueError, match=r"columns=\['c'\]: the data have no such column\. The columns"):
+    with pytest.raises(ValueError, match=r"columns=\['c'\]: the data have no column 'c'\. The columns"):
         read_table([str(path)], columns=["a", "c"])
 
 

@@ -352,7 +352,7 @@ def test_the_command_prints_a_table_and_writes_a_plot(run, tmp_path):
     assert "topics differ clearly between groups cannot be said" in result.output
     assert "of 2 topics differ" not in result.output
     wrong = ["dte" if argument == "date" else argument for argument in arguments]
-    with pytest.raises(ValueError, match=r"has no column 'dte'; it has 'id', 'text', 'date'.*--metadata"):
+    with pytest.raises(ValueError, match=r"has no column 'dte'\. Did you mean 'date'.*--metadata"):
         CliRunner().invoke(app, wrong, catch_exceptions=False)
 
 

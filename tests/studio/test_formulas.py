@@ -137,7 +137,7 @@ def test_precedence_is_that_of_mathematics(typed, wanted):
         ("sin x", "write '\\(' here", 4),
         ("sin(x, y)", "takes 1 argument", 0),
         ("x + z", "'z' at character 5 is not known", 4),
-        ("sine(x)", "Did you mean sin", 0),
+        ("sine(x)", "Did you mean 'sin'", 0),
         ("x(y)", "is not a function", 1),
         ("x + ", "is wanted here", 3),
         ("x $ y", "'\\$' at character 3", 2),

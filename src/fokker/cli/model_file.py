@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.cli.flags import CommandError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fokker.rows.column import is_number
+from fokker.rows.column import is_number, no_column
 from fokker.rows.delimited import TextFormat, numbered_rows, parsed
 
 # The names of the columns in common data sets, in lower case and without "_".
@@ -141,9 +141,7 @@ def _layout_of_columns(fields: list[str], delimiter: str, path: Path, columns: C
     names = [field.strip() for field in fields]
     for column in columns:
         if column not in names:
-            raise ValueError(
-                f"columns: {path} has no column {column!r}; its header names {', '.join(names)}."
-            )
+            raise ValueError(f"columns: {path} has {no_column(str(column), names)}")
     places = _triple([names.index(str(column)) for column in columns])
     return Delimited(delimiter, places, has_header=True, item_column=str(columns[1]))
 

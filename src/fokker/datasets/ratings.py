@@ -1,6 +1,5 @@
 """Ratings of items by users, from the files in which they are commonly published."""
 
-import difflib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -8,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fokker._core.missing import check_none_missing
+from fokker._core.names import nearest
 from fokker.datasets._rating_tables import (
     Columns,
     Table,
@@ -199,10 +199,9 @@ def locate(path: str | Path) -> Path:
         return path
     if str(path) in CATALOGUE and (stored := data_folder() / path).is_dir():
         return stored
-    known = f" Try `fokker data get {path}`." if str(path) in CATALOGUE else ""
-    if not known and (near := difflib.get_close_matches(str(path), CATALOGUE, n=1)):
-        known = f" Did you mean the data set {near[0]!r}?"
-    raise FileNotFoundError(f"there is no file or folder {path}.{known}")
+    is_known = str(path) in CATALOGUE
+    hint = f" Try `fokker data get {path}`." if is_known else nearest(str(path), list(CATALOGUE))
+    raise FileNotFoundError(f"there is no file or folder {path}.{hint}")
 
 
 def _files(path: Path) -> list[Path]:

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._core.state import State, nearest, variable_names, zeros_like
-from fokker.fields._algebra import Scaled, Sum, as_field
+from fokker._core.names import nearest
+from fokker._core.state import State, variable_names, zeros_like
 from fokker.fields._dense import Dense, is_its_transpose
 from fokker.fields._diagonal import Zero
-from fokker.fields._field import Field
+from fokker.fields._field import Field, Scaled, Sum, as_field
 
 Key = tuple[str, str]
 

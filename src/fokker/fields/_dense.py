@@ -18,7 +18,7 @@ from fokker._core.state import (
     ravel,
     unravel,
 )
-from fokker.fields._field import Field, functions_among, symmetric_root
+from fokker.fields._field import FROM_ARRAY, Field, functions_among, symmetric_root
 
 
 def matrix_of(value: PyTree[Array], z: State, shape: tuple[int, int], kind: str) -> Array:
@@ -101,6 +101,9 @@ class Dense(Field):
         if self.root is None:
             return super().sqrt_mv(z, w, row)
         return unravel(self.root @ ravel(w), part(z, row))
+
+
+FROM_ARRAY[2] = Dense
 
 
 class Skew(Field):

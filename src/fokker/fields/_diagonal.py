@@ -19,7 +19,7 @@ from fokker._core.state import (
     same_shapes,
     zeros_like,
 )
-from fokker.fields._field import Field, functions_among
+from fokker.fields._field import FROM_ARRAY, Field, functions_among
 
 
 class DiagonalField(Field):
@@ -135,6 +135,9 @@ class Scalar(DiagonalField):
         """a(z) for every coordinate."""
         a = self._entry(z)
         return jax.tree.map(lambda x: jnp.broadcast_to(a.astype(x.dtype), x.shape), part(z, row))
+
+
+FROM_ARRAY[0] = Scalar
 
 
 def _entries_like(value: PyTree[Array], z: State, row: str | None, kind: str) -> PyTree[Array]:

@@ -6,6 +6,8 @@ import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
+from fokker._core.names import nearest
+
 T = TypeVar("T")
 
 # Takes the name by which the user knows a setting, and its value.
@@ -54,8 +56,6 @@ def one_of(choices: Sequence[str]) -> Check:
 
     def check(name: str, value: object) -> str:
         if not isinstance(value, str) or value not in choices:
-            from fokker._core.state import nearest  # which needs JAX
-
             raise ValueError(
                 f"{name} is one of {', '.join(choices)}, not {value!r}.{nearest(str(value), choices)}"
             )

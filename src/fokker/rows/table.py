@@ -10,9 +10,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker._core.state import nearest
 from fokker.rows.arrays import NOT_READ
-from fokker.rows.column import Column, listed
+from fokker.rows.column import Column, listed, no_column
 from fokker.rows.compressed import uncompressed_name
 from fokker.rows.delimited import DELIMITERS, TextFormat, read_csv
 from fokker.rows.json_lines import ENDINGS, read_json_lines
@@ -41,11 +40,11 @@ class MissingColumnError(ValueError):
     """A column that an argument names is not in the files; `shown` says it without the argument."""
 
     def __init__(self, argument: str, name: str, known: Sequence[str]) -> None:
-        columns = f"{nearest(name, known)} The columns are {listed(known)}."
-        self.shown = f"there is no column {name!r}.{columns}"
+        missing = no_column(name, known)
+        self.shown = f"there is {missing}"
         super().__init__(
-            f"{argument}=[{name!r}]: the data have no such column.{columns} A run or fit that goes on needs "
-            "the columns that it began with."
+            f"{argument}=[{name!r}]: the data have {missing} A run or fit that goes on needs the columns "
+            "that it began with."
         )
 
 
@@ -108,14 +107,10 @@ class Columns(MutableMapping[str, Any]):
         """A column, which may be in a file."""
         if name in self.columns:
             return self.columns[name]
-        known = [*self, *self.about.problems]
         if name in self.about.problems:
             raise ColumnError(self.about.problems[name])
         of_run = ", which those of the run have" if name in self.about.order else ""
-        raise ColumnError(
-            f"the data have no column {name!r}{of_run}.{nearest(str(name), known)} The columns are "
-            f"{listed(known)}."
-        )
+        raise ColumnError(f"the data have {no_column(str(name), [*self, *self.about.problems], of_run)}")
 
     def __setitem__(self, name: str, column: Any) -> None:
         self.columns[name] = column

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from fokker import samplers
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.samplers.contract import Sampler
 
 _KEYWORDS = re.compile(r"^  keywords = \{(.*)\},\n", re.MULTILINE)

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._core.count import Count, no_steps
-from fokker._core.state import as_arrays, describe_shapes, nearest, ravel, same_shapes, unravel
+from fokker._core.names import nearest
+from fokker._core.state import as_arrays, describe_shapes, ravel, same_shapes, unravel
 from fokker._core.types import Arrays, Number
 from fokker.gradients import Estimator
 from fokker.samplers import _checks

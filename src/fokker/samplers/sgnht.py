@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import StepNumber
-from fokker._core.state import dimension, nearest
+from fokker._core.names import nearest
+from fokker._core.state import dimension
 from fokker._core.types import Number
 from fokker.dynamics import Dynamics, diagonal_thermostat, matrix_thermostat, thermostat
 from fokker.fields import FieldLike

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.models.checks import is_number
 from fokker.models.network.last_layer import UnknownLastLayerError
 from fokker.models.network.networks import Apply, paths
