@@ -214,8 +214,8 @@ def sweeps(path: Path, sizes: Sizes, rounds: int) -> None:
     """Token updates of the E-step, given topics that have been learnt."""
     import numpy as np
 
+    from fokker.lab.experiments._topic_runs import expected_counts
     from fokker.models.topics.collapsed import local_words
-    from fokker.models.topics.gibbs import expected_counts
 
     learnt, _, width = load(path)
     documents = learnt.select(slice(sizes.timed))
@@ -359,9 +359,9 @@ def shares(path: Path, sizes: Sizes, rounds: int) -> None:
     import jax
     import numpy as np
 
+    from fokker.lab.experiments._topic_runs import expected_counts
     from fokker.models.topics._uniform import seed_at
     from fokker.models.topics.collapsed import local_words
-    from fokker.models.topics.gibbs import expected_counts
     from fokker.models.topics.settings import SAMPLERS
 
     learnt, _, width = load(path)

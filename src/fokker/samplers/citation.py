@@ -58,11 +58,11 @@ def cite(sampler: Any) -> str:
 
 
 def _name_of(sampler: Any) -> str:
-    """The name of what is to be cited; `fk.lazy` moves by the sampler within."""
+    """The name of what is to be cited."""
     if isinstance(sampler, str):
         return sampler
     if isinstance(sampler, Sampler):
-        return getattr(sampler, "inner", sampler).name
+        return sampler.cited_as
     if inspect.isfunction(sampler):
         return sampler.__name__
     settings = getattr(sampler, "settings", None)  # of a trace, which may be of a folder

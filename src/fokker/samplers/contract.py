@@ -59,8 +59,8 @@ class Sampler(Module):
     `on(target, temperature)` gives it a target; then `init(position, key=…)` makes a state and
     `step(key, state, batch)` the next one. A step is `advance` with the randomness of `draw`, which callers
     may draw for many steps at once. Only `on`, `init`, `draw` and `advance` have to be defined. A sampler
-    keeps its step size, target and temperature in fields `step_size`, `target` and `temperature`, as far as
-    it has them.
+    keeps its step size, mass matrix, target and temperature in fields `step_size`, `mass_matrix`, `target`
+    and `temperature`, as far as it has them.
     """
 
     # What it does ---------------------------------------------------------------------------------------
@@ -135,6 +135,8 @@ class Sampler(Module):
         )
 
     # Its settings, by the fields that it has ----------------------------------------------------------------
+    # They are looked up by name: an attribute of this class would be the default of a subclass's own field,
+    # which could then be forgotten without an error.
 
     @property
     def name(self) -> str:
@@ -142,14 +144,19 @@ class Sampler(Module):
         return type(self).__name__
 
     @property
+    def cited_as(self) -> str:
+        """The name under which `fk.cite` has its papers."""
+        return self.name
+
+    @property
     def own_step_size(self) -> StepSize | None:
         """A number, a schedule or "auto"; None where it has no step size."""
         return getattr(self, "step_size", None)
 
     @property
-    def has_mass_matrix(self) -> bool:
-        """Whether its steps are taken in coordinates that a mass matrix scales."""
-        return getattr(self, "mass_matrix", None) is not None
+    def own_mass_matrix(self) -> Any:
+        """The mass matrix of its coordinates, or the kind of one that warm-up learns; None for none."""
+        return getattr(self, "mass_matrix", None)
 
     @property
     def is_automatic(self) -> bool:

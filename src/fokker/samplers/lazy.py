@@ -71,6 +71,11 @@ class Lazy(Sampler):
         return f"{self.inner}, by rows"
 
     @property
+    def cited_as(self) -> str:
+        """That of the sampler by which it moves rows."""
+        return self.inner.cited_as
+
+    @property
     def target(self) -> Posterior | None:
         """The target of the recipe."""
         return self.inner.target

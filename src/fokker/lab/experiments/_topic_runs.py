@@ -10,9 +10,10 @@ import numpy as np
 from fokker.corpora import Documents
 from fokker.lab.experiments._stages import stage
 from fokker.models.topics._checks import NotFiniteError
+from fokker.models.topics._expected import ExpectedCounts, averaged
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.evaluate import HeldOut
-from fokker.models.topics.gibbs import cores
+from fokker.models.topics.gibbs import cores, topic_counts
 from fokker.models.topics.step_size import decaying
 
 # Minibatches between two evaluations of the topics.
@@ -129,6 +130,21 @@ class Evaluations:
     def _perplexity(self, predicted: Sequence[np.ndarray]) -> float:
         self._held_out.restore({"sum": np.sum(predicted, axis=0), "draws": np.asarray(len(predicted))})
         return self._held_out.perplexity
+
+
+def expected_counts(
+    documents: Documents,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    seed: np.uint64,
+    *,
+    sweeps: int,
+    burn_in: int,
+    threads: int = 1,
+) -> ExpectedCounts:
+    """E[n_kw] and E[n_dk] by Gibbs sweeps: `topic_counts` divided by the number of sweeps counted."""
+    counts = topic_counts(documents, beta, gamma, seed, sweeps=sweeps, burn_in=burn_in, threads=threads)
+    return averaged(*counts, sweeps - burn_in)
 
 
 def follow(stream: Stream, setting: TopicSetting, seed: int) -> Curve | None:

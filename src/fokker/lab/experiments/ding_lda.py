@@ -30,12 +30,12 @@ from fokker.lab.experiments._ding import SAMPLERS
 from fokker.lab.experiments._result import Claim, Result
 from fokker.lab.experiments._stages import stage
 from fokker.lab.experiments._topic_figures import draw_over_steps
-from fokker.lab.experiments._topic_runs import Stream
+from fokker.lab.experiments._topic_runs import Stream, expected_counts
 from fokker.models.topics._expected import MIN_PROBABILITY
 from fokker.models.topics._uniform import seed_at
 from fokker.models.topics.collapsed import local_words
 from fokker.models.topics.evaluate import HeldOut
-from fokker.models.topics.gibbs import cores, expected_counts
+from fokker.models.topics.gibbs import cores
 from fokker.samplers import SamplerState
 from fokker.targets import Target
 
