@@ -312,11 +312,11 @@ def perplexity(path: Path, sizes: Sizes, rounds: int) -> None:
     import numpy as np
 
     from fokker.lab.experiments import ma_lda
-    from fokker.lab.experiments._topic_runs import Stream, follow
+    from fokker.lab.experiments._topic_runs import DocumentStream, follow
     from fokker.models.topics.evaluate import perplexity as completed
 
     learnt, held_out, width = load(path)
-    stream = Stream(
+    stream = DocumentStream(
         learnt.select(slice(sizes.learnt)), held_out, tuple(map(str, range(width))), TOPICS, BATCH
     )
     online = peers("gensim", "sklearn")

@@ -10,7 +10,8 @@ from fokker._core.missing import check_none_missing
 from fokker._core.names import nearest
 from fokker.datasets._rating_tables import (
     Columns,
-    Table,
+    Limits,
+    RatingTable,
     find_layout,
     is_netflix,
     parse_delimited,
@@ -184,7 +185,7 @@ def read_ratings(
     path = locate(path)
     files = _files(path)
     tables, item_columns = zip(*(_read_table(file, columns, limits) for file in files), strict=True)
-    table = tables[0] if len(tables) == 1 else Table(*map(np.concatenate, zip(*tables, strict=True)))
+    table = tables[0] if len(tables) == 1 else RatingTable(*map(np.concatenate, zip(*tables, strict=True)))
     if not len(table.values):
         raise ValueError(f"{path} contains no ratings.")
     ratings = _resolve_repeated(Ratings.from_identifiers(*table), path, repeated)
@@ -221,7 +222,7 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float] | None) -> tuple[Table, str]:
+def _read_table(path: Path, columns: Columns | None, limits: Limits) -> tuple[RatingTable, str]:
     """The ratings of a file, and what it calls the column of items; "" where it has no name."""
     contents = read_all(path)
     arrays = _named_arrays(contents, path)

@@ -19,7 +19,7 @@ _VALUES = 2**22
 _NO_TEXT = -2
 
 
-class Column:
+class TableColumn:
     """One column of a file, checked; `line(row)` says where in the file a row is.
 
     `values`: all of them, or for the problem of a column that cannot be used some of them. `pieces`: all

@@ -22,7 +22,7 @@ _LENGTH = math.pi / 2
 _MOST = 1024
 
 
-class Hamiltonian(Family):
+class Frictionless(Family):
     """H = U + rᵀr/2, D = 0."""
 
     label = "Hamiltonian"
@@ -70,7 +70,7 @@ def hmc(
     steps = random_length if num_integration_steps is None else num_integration_steps
     return corrected(
         "hmc",
-        Hamiltonian(),
+        Frictionless(),
         Leapfrog(),
         Metropolis(steps),
         step_size,
@@ -121,7 +121,7 @@ def ghmc(
         raise ValueError(f"the persistence must be at least 0 and below 1; {persistence} was given.")
     return corrected(
         "ghmc",
-        Hamiltonian(),
+        Frictionless(),
         Leapfrog(),
         Metropolis(num_integration_steps),
         step_size,

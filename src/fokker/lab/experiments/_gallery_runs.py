@@ -145,7 +145,7 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MarginalVerdict:
     """How far draws are from the exact marginals, in the worst coordinate.
 
     `curve` has the numbers of draws and the distances of so many; `reason` is empty where the floor was
@@ -171,14 +171,14 @@ class Verdict:
         return self.distance / self.floor
 
 
-def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
+def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> MarginalVerdict:
     """Judge draws (chain, draw, coordinate), without their first quarter."""
     burnt = draws[:, int(BURN_IN * draws.shape[1]) :]
     finite = np.isfinite(burnt).all(axis=(1, 2))
     share = float(finite.mean())
     if share < 1:
         curve = {"draws": [float(burnt[..., 0].size)], "distance": [1.0], "floor": [FLOOR]}
-        return Verdict(1.0, FLOOR, 0.0, float("nan"), share, curve, LEFT)
+        return MarginalVerdict(1.0, FLOOR, 0.0, float("nan"), share, curve, LEFT)
     counts, r_hats = (f(burnt).reshape(-1) for f in (effective_sample_size, split_r_hat))
     # Chains that never moved have no effective size.
     counts = np.minimum(np.nan_to_num(counts, nan=1.0), burnt[..., 0].size)
@@ -193,7 +193,9 @@ def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
         reason = SLOW
     elif far:
         reason = OTHER
-    return Verdict(float(distances[worst]), float(floors[worst]), effective, r_hat, share, curve, reason)
+    return MarginalVerdict(
+        float(distances[worst]), float(floors[worst]), effective, r_hat, share, curve, reason
+    )
 
 
 def _curve(draws: np.ndarray, marginal: Marginal, worth: float) -> dict[str, list[float]]:
@@ -209,8 +211,12 @@ def _curve(draws: np.ndarray, marginal: Marginal, worth: float) -> dict[str, lis
 
 
 def explained(
-    verdict: Verdict, half: Verdict, row: Row, target: GalleryTarget, cured: Verdict | None = None
-) -> Verdict:
+    verdict: MarginalVerdict,
+    half: MarginalVerdict,
+    row: Row,
+    target: GalleryTarget,
+    cured: MarginalVerdict | None = None,
+) -> MarginalVerdict:
     """Add the full reason, from a run with half the step and one without the known flaw."""
     if verdict.reason == LEFT:
         then = "with half the step none does" if half.finite == 1 else "with half the step too"
@@ -231,7 +237,7 @@ def explained(
     return dataclasses.replace(verdict, reason=reason)
 
 
-def _falls(verdict: Verdict, other: Verdict) -> bool:
+def _falls(verdict: MarginalVerdict, other: MarginalVerdict) -> bool:
     """Whether much of the distance beyond its floor is gone."""
     beyond, left = (max(v.distance - v.floor, 0.0) for v in (verdict, other))
     return left < (1 - _OFF_BY) * beyond

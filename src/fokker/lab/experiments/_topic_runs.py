@@ -21,7 +21,7 @@ INTERVAL = 5
 
 
 @dataclass(frozen=True)
-class Stream:
+class DocumentStream:
     """Documents to learn from, in order, and others to predict."""
 
     documents: Documents
@@ -70,7 +70,7 @@ class TopicSetting:
     friction: float | None = None
     start: float = 0.1
 
-    def chain(self, stream: Stream, seed: int, threads: int) -> TopicChain:
+    def chain(self, stream: DocumentStream, seed: int, threads: int) -> TopicChain:
         """A new chain with these settings."""
         return TopicChain(
             len(stream.words),
@@ -108,7 +108,7 @@ class Curve:
 class Evaluations:
     """Perplexity of a run's topics, single and averaged."""
 
-    def __init__(self, stream: Stream, gamma: float, seed: int) -> None:
+    def __init__(self, stream: DocumentStream, gamma: float, seed: int) -> None:
         self._held_out = HeldOut(stream.held_out, seed, cores())
         self._gamma = np.full(stream.topics, gamma)
         # For each evaluation: the documents before it, the predicted probabilities, and β.
@@ -147,7 +147,7 @@ def expected_counts(
     return averaged(*counts, sweeps - burn_in)
 
 
-def follow(stream: Stream, setting: TopicSetting, seed: int) -> Curve | None:
+def follow(stream: DocumentStream, setting: TopicSetting, seed: int) -> Curve | None:
     """A chain over the stream in one pass; None where it left the finite numbers."""
     stage(f"sampling by {setting.sampler}, α = {setting.alpha:g}, seed {seed}")
     chain, evaluations = setting.chain(stream, seed, cores()), Evaluations(stream, setting.gamma, seed)
@@ -160,7 +160,9 @@ def follow(stream: Stream, setting: TopicSetting, seed: int) -> Curve | None:
     return evaluations.curve()
 
 
-def search(stream: Stream, grid: Sequence[TopicSetting], seed: int) -> list[tuple[TopicSetting, float]]:
+def search(
+    stream: DocumentStream, grid: Sequence[TopicSetting], seed: int
+) -> list[tuple[TopicSetting, float]]:
     """The perplexity at the end with every setting, the lowest first; a single setting is not run."""
     if len(grid) == 1:
         return [(grid[0], np.nan)]
@@ -170,7 +172,7 @@ def search(stream: Stream, grid: Sequence[TopicSetting], seed: int) -> list[tupl
 
 
 def seconds_per_hundred(
-    stream: Stream, settings: Mapping[str, TopicSetting], rounds: int
+    stream: DocumentStream, settings: Mapping[str, TopicSetting], rounds: int
 ) -> dict[str, dict[str, float]]:
     """Seconds per hundred documents of a step on one thread: medians, the samplers taking turns."""
     names = list(settings)

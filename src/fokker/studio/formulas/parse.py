@@ -17,8 +17,8 @@ from fokker._core.names import nearest
 from fokker.studio.formulas.tree import (
     CONSTANTS,
     FUNCTIONS,
+    Apply,
     Binary,
-    Call,
     Name,
     Negative,
     Node,
@@ -195,7 +195,7 @@ class _Parser:
                 f"argument{'s' if wanted > 1 else ''}, not {len(arguments)}.",
                 token.position,
             )
-        return Call(token.text, tuple(arguments))
+        return Apply(token.text, tuple(arguments))
 
 
 def parse(text: str, variables: Collection[str]) -> Node:
