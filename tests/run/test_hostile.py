@@ -468,7 +468,7 @@ def test_predictions_are_written_as_a_whole(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     path = tmp_path / "predictions.csv"
     path.symlink_to(tmp_path / "thesis.tex")
-    predictor = predictions.Predictor(
+    predictor = predictions.RowPredictor(
         lambda draw, rows: rows[0]["x"] + draw[0], {"x": np.ones(4)}, False, "x"
     )
     with pytest.MonkeyPatch.context() as patch:
