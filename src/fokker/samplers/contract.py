@@ -154,6 +154,11 @@ class Sampler(Module):
         return getattr(self, "step_size", None)
 
     @property
+    def has_mass_matrix(self) -> bool:
+        """Whether its steps are taken in coordinates that a mass matrix scales."""
+        return self.own_mass_matrix is not None
+
+    @property
     def own_mass_matrix(self) -> Any:
         """The mass matrix of its coordinates, or the kind of one that warm-up learns; None for none."""
         return getattr(self, "mass_matrix", None)
