@@ -26,7 +26,7 @@ from fokker._core.state import (
     unravel,
     zeros_like,
 )
-from fokker._core.types import Number
+from fokker._core.types import Number, PartName
 
 
 class Field(Module):
@@ -58,9 +58,7 @@ class Field(Module):
         return not self.functions()
 
     @abc.abstractmethod
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """A(z) v, in the structure of the row variable; `v` is in that of the column variable."""
 
     @abc.abstractmethod
@@ -73,7 +71,7 @@ class Field(Module):
         return False
 
     def divergence(
-        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+        self, z: State, row: PartName = None, column: PartName = None, probe: State | None = None
     ) -> PyTree[Array]:
         r"""Γ_i = Σ_j ∂A_ij/∂z_j over the column variable, in the structure of the row variable.
 
@@ -105,11 +103,11 @@ class Field(Module):
         """Whether A may depend on the variable `name`; False only if the signatures exclude it."""
         return any(depends_on(function, name, z) for function in self.functions())
 
-    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
+    def diagonal(self, z: State, row: PartName = None) -> PyTree[Array] | None:
         """The diagonal of A in the structure of the row variable if A is always diagonal, else None."""
         return None
 
-    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """L(z) w with L Lᵀ = A(z); `w` has the structure of `noise_like`. A may be singular.
 
         An eigenvalue below zero by more than rounding error gives NaN: a matrix without a square root must
@@ -121,7 +119,7 @@ class Field(Module):
         root = symmetric_root(self.as_matrix(z, row, row))
         return unravel(root @ ravel(w), part(z, row))
 
-    def solve(self, z: State, v: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def solve(self, z: State, v: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """A(z)⁻¹ v for a symmetric positive definite A(z); not finite if A(z) is singular."""
         entries = self.diagonal(z, row)
         if entries is not None:
@@ -129,18 +127,18 @@ class Field(Module):
         factor = jnp.linalg.cholesky(self.as_matrix(z, row, row))
         return unravel(jax.scipy.linalg.cho_solve((factor, True), ravel(v)), part(z, row))
 
-    def log_determinant(self, z: State, row: str | None = None) -> Array:
+    def log_determinant(self, z: State, row: PartName = None) -> Array:
         """log det A(z) for a symmetric positive definite A(z); not finite if A(z) is singular."""
         entries = self.diagonal(z, row)
         if entries is not None:
             return jnp.sum(jnp.log(ravel(entries)))
         return 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(self.as_matrix(z, row, row)))))
 
-    def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
+    def noise_like(self, z: State, row: PartName = None) -> PyTree[Any]:
         """Shapes of the independent unit noise that `sqrt_mv` takes; None if there is no noise."""
         return jax.eval_shape(lambda: part(z, row))
 
-    def as_matrix(self, z: State, row: str | None = None, column: str | None = None) -> Array:
+    def as_matrix(self, z: State, row: PartName = None, column: PartName = None) -> Array:
         """A(z) as a matrix, rows and columns in the order of `fokker._core.state.variable_names`."""
         z_column = part(z, column)
         basis = jnp.eye(dimension(z_column), dtype=ravel(z_column).dtype)
@@ -189,9 +187,7 @@ class Sum(Field):
         """Whether every term is skew."""
         return all(term.is_skew for term in self.terms)
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """Σ_k A_k v."""
         return reduce(_add, [term.mv(z, v, row, column) for term in self.terms])
 
@@ -200,23 +196,23 @@ class Sum(Field):
         return Sum(tuple(term.transpose() for term in self.terms))
 
     def divergence(
-        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+        self, z: State, row: PartName = None, column: PartName = None, probe: State | None = None
     ) -> PyTree[Array]:
         """The sum of the divergences."""
         return reduce(_add, [term.divergence(z, row, column, probe) for term in self.terms])
 
-    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
+    def diagonal(self, z: State, row: PartName = None) -> PyTree[Array] | None:
         """The sum of the diagonals if every term is diagonal, else None."""
         diagonals = [term.diagonal(z, row) for term in self.terms]
         return None if any(d is None for d in diagonals) else reduce(_add, diagonals)
 
-    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """Σ_k L_k w_k with independent w_k; for a diagonal sum, its square root times w."""
         if self.diagonal(z, row) is not None:
             return super().sqrt_mv(z, w, row)
         return reduce(_add, [term.sqrt_mv(z, x, row) for term, x in zip(self.terms, w, strict=True)])
 
-    def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
+    def noise_like(self, z: State, row: PartName = None) -> PyTree[Any]:
         """The noises of the terms, in order."""
         if jax.eval_shape(lambda: self.diagonal(z, row)) is not None:
             return super().noise_like(z, row)
@@ -247,9 +243,7 @@ class Scaled(Field):
     def _times(self, tree: PyTree[Array]) -> PyTree[Array]:
         return jax.tree.map(lambda x: self.scale.astype(x.dtype) * x, tree)
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """c A₁ v."""
         return self._times(self.field.mv(z, v, row, column))
 
@@ -258,22 +252,22 @@ class Scaled(Field):
         return Scaled(self.scale, self.field.transpose())
 
     def divergence(
-        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+        self, z: State, row: PartName = None, column: PartName = None, probe: State | None = None
     ) -> PyTree[Array]:
         """c times the divergence."""
         return self._times(self.field.divergence(z, row, column, probe))
 
-    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
+    def diagonal(self, z: State, row: PartName = None) -> PyTree[Array] | None:
         """c times the diagonal, or None."""
         entries = self.field.diagonal(z, row)
         return None if entries is None else self._times(entries)
 
-    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """√c L w: NaN for negative c."""
         root = jnp.sqrt(self.scale)
         return jax.tree.map(lambda x: root.astype(x.dtype) * x, self.field.sqrt_mv(z, w, row))
 
-    def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
+    def noise_like(self, z: State, row: PartName = None) -> PyTree[Any]:
         """The noise shapes of the field."""
         return self.field.noise_like(z, row)
 

@@ -58,7 +58,7 @@ class Sampler(Module):
 
     `on(target, temperature)` gives it a target; then `init(position, key=…)` makes a state and
     `step(key, state, batch)` the next one. A step is `advance` with the randomness of `draw`, which callers
-    may draw for many steps at once. Only `on`, `init`, `draw` and `advance` have to be defined. A sampler
+    may draw for many steps at once. Only `on`, `init` and `advance` have to be defined. A sampler
     keeps its step size, mass matrix, target and temperature in fields `step_size`, `mass_matrix`, `target`
     and `temperature`, as far as it has them.
     """
@@ -77,9 +77,12 @@ class Sampler(Module):
         """Raise where a chain cannot start; by default `init` tells."""
         self.init(position, key=key)
 
-    @abc.abstractmethod
     def draw(self, key: Key[Array, ""], state: PyTree[Array]) -> Any:
-        """All the randomness of one step: it depends on the state by its shapes alone."""
+        """All the randomness of one step: it depends on the state by its shapes alone.
+
+        By default the key itself, where it is not known before a step what it draws.
+        """
+        return key
 
     @abc.abstractmethod
     def advance(

@@ -74,10 +74,6 @@ class Gibbs(Sampler):
                 )
         return SamplerState({"theta": dict(theta)}, no_steps())
 
-    def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
-        """The key itself: the conditionals draw with it."""
-        return key
-
     def advance(
         self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:

@@ -163,10 +163,6 @@ class Lazy(Sampler):
         rows = {name: jnp.zeros(x.shape[0], jnp.uint32) for name, x in theta.items()}
         return SamplerState(z, no_steps(), Memory(rows=Seen(rows, jax.random.key_data(read_key))))
 
-    def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
-        """The key itself: how many rows are moved is known with the batch."""
-        return key
-
     def advance(
         self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
