@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
+from fokker._core.checks import check_whole
 from fokker._core.names import nearest
 
 T = TypeVar("T")
@@ -18,9 +19,7 @@ def whole(minimum: int) -> Check:
     """Whole numbers of at least this."""
 
     def check(name: str, value: object) -> int:
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
-            raise ValueError(f"{name} must be a whole number of at least {minimum}; {value!r} was given.")
-        return int(value)
+        return check_whole(name, value, minimum)
 
     return check
 
@@ -84,17 +83,3 @@ def refuse_ignored(settings: Any, names: Sequence[str], reason: str) -> None:
         value = getattr(settings, name)
         if value and value != defaults[name]:
             raise ValueError(f"{name}={value!r} {reason}")
-
-
-__all__ = [
-    "PROBABILITY",
-    "Check",
-    "anything",
-    "is_number",
-    "one_of",
-    "optional",
-    "positive",
-    "refuse_ignored",
-    "whole",
-    "within",
-]

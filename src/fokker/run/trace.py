@@ -10,12 +10,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from fokker._core.checks import check_whole, hashable
+from fokker._core.checks import check_whole
 from fokker._core.keys import checked_key
 from fokker._core.labels import Labels, named_leaves
 from fokker._core.names import nearest
 from fokker._core.paths import as_file, as_folder
 from fokker._core.statistics import inference_data
+from fokker._core.tracing import hashable
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
