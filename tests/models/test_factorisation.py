@@ -406,9 +406,8 @@ def test_a_user_without_ratings_has_the_prior(fitted):
     ratings = Ratings(
         train.users, train.items, train.values, np.append(train.user_names, 9999), train.item_names
     )
-    again = fk.models.Factorisation(2, passes=30, burn_in=5, draws=25, batch_size=40, progress=False).fit(
-        ratings
-    )
+    settings = {"passes": 30, "burn_in": 5, "draws": 25, "progress": False}
+    again = fk.models.Factorisation(2, sampler="sgnht", batch_size=40, **settings).fit(ratings)
     rows = np.stack([draw.users[-1] for draw in again.draws_])
     spread = np.mean(
         [np.sqrt(np.diag(np.linalg.inv(d.hyperparameters["users"].precision))) for d in again.draws_], 0
