@@ -61,6 +61,10 @@ def test_tables_with_names_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"user": 1, "item": 2, "rating": 3}\n\n{"user": 1, "ite\n')
     with pytest.raises(ValueError, match=r"line 3 of .*x\.jsonl: not JSON, .*one object per line"):
         read_ratings(tmp_path / "x.jsonl")
+    lines = '{"user": 1, "item": 2, "rating": 3}\n\n{"user": 1, "item": 3, "rating": NaN}\n'
+    (tmp_path / "x.jsonl").write_text(lines)
+    with pytest.raises(ValueError, match=r"line 3 of .*x\.jsonl: the rating is nan; a finite number"):
+        read_ratings(tmp_path / "x.jsonl")
     (tmp_path / "x.jsonl").write_text('{"user": 1, "item": 2, "rating": "good"}\n')
     with pytest.raises(ValueError, match="the ratings are of type object; numbers are needed"):
         read_ratings(tmp_path / "x.jsonl")

@@ -7,7 +7,7 @@ the range, are the lines read one by one: identifiers that are not integers, and
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,12 +112,12 @@ def parse_netflix(text: str, path: Path, limits: Limits) -> RatingTable:
     return table._replace(items=np.repeat(np.array(movies, np.int64), counts))
 
 
-def refuse_invalid(values: np.ndarray, path: Path, limits: Limits) -> None:
-    """Refuse values of a binary format that are not finite or out of range; the message names the first."""
+def refuse_invalid(values: np.ndarray, place: Callable[[int], str], limits: Limits) -> None:
+    """Refuse values that are not finite or out of range; the message names the `place` of the first."""
     if not _are_valid(values, limits):
-        for position, value in enumerate(values.tolist()):
+        for row, value in enumerate(values.tolist()):
             if problem := _problem(value, limits):
-                raise ValueError(f"{path}, rating {position + 1}: {problem}")
+                raise ValueError(f"{place(row)}: {problem}")
 
 
 def _first_line(text: str) -> str:

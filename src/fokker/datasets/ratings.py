@@ -1,5 +1,6 @@
 """Ratings of items by users, from the files in which they are commonly published."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -225,10 +226,11 @@ def _files(path: Path) -> list[Path]:
 def _read_table(path: Path, columns: Columns | None, limits: Limits) -> tuple[RatingTable, str]:
     """The ratings of a file, and what it calls the column of items; "" where it has no name."""
     contents = read_all(path)
-    arrays = _named_arrays(contents, path)
-    if arrays is not None:
+    named = _named_arrays(contents, path)
+    if named is not None:
+        arrays, place = named
         table, item_column = table_of_arrays(arrays, path, columns)
-        refuse_invalid(table.values, path, limits)
+        refuse_invalid(table.values, place, limits)
         return table, item_column
     text = decode(contents, path)
     if not text.strip():
@@ -239,15 +241,20 @@ def _read_table(path: Path, columns: Columns | None, limits: Limits) -> tuple[Ra
     return parse_delimited(text, path, layout, limits), layout.item_column
 
 
-def _named_arrays(contents: bytes, path: Path) -> dict[str, np.ndarray] | None:
-    """The columns of .npz, Parquet and JSON lines by their names; None for other formats."""
+def _named_arrays(contents: bytes, path: Path) -> tuple[dict[str, np.ndarray], Callable[[int], str]] | None:
+    """The columns of .npz, Parquet and JSON lines by name, and where a row is; None for other formats."""
+
+    def place(row: int) -> str:
+        return f"{path}, rating {row + 1}"
+
     if contents.startswith(b"PK"):
-        return arrays_of(contents, path)
+        return arrays_of(contents, path), place
     if contents.startswith(b"PAR1"):
         frame = open_parquet(path).read().to_pandas()
-        return {name: as_array(frame[name]) for name in frame.columns}
+        return {name: as_array(frame[name]) for name in frame.columns}, place
     if contents.lstrip().startswith(b"{"):
-        return {name: column.values for name, column in read_json_lines(path).items()}
+        read = read_json_lines(path)
+        return {name: column.values for name, column in read.items()}, next(iter(read.values())).line
     return None
 
 

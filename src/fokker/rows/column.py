@@ -38,7 +38,7 @@ class TableColumn:
         decimal: str | None = None,
         note: str = "",
     ) -> None:
-        self.name, self.values, self._line = name, values, line
+        self.name, self.values, self.line = name, values, line
         self._decimal, self._note = decimal, note
         self._pieces = pieces or (lambda: [np.asarray(values)])
         self.problem: str | None = None
@@ -69,7 +69,7 @@ class TableColumn:
     def _missing_words(self, count: int, first: int) -> str:
         return (
             f"the column {self.name!r} has {count:,} missing value{'s' if count > 1 else ''}, first in "
-            f"{self._line(first)}"
+            f"{self.line(first)}"
         )
 
     def missing_texts(self) -> str:
@@ -92,7 +92,7 @@ class TableColumn:
             )
         first = int(np.argmax(is_text))
         example = values.tolist()[first]
-        what = f"the column {self.name!r} has {example!r} in {self._line(first)}"
+        what = f"the column {self.name!r} has {example!r} in {self.line(first)}"
         if not isinstance(example, Hashable):
             return f"{what}, and numbers are needed, or lists of a fixed size, as pyarrow.list_(type, size)."
         texts = [str(value) for value in values[is_text][:1000].tolist()]
@@ -126,7 +126,7 @@ class TableColumn:
             if text not in places:
                 row = int(np.argmax(numbers == number))
                 raise ValueError(
-                    f"the column {self.name!r} has {text!r} in {self._line(row)}, a category that the run "
+                    f"the column {self.name!r} has {text!r} in {self.line(row)}, a category that the run "
                     f"has not seen: it has {listed(known)}."
                 )
         return np.array([*(places[text] for text in texts), -1], np.int32)[numbers], known
@@ -135,7 +135,7 @@ class TableColumn:
         """The dates of a column as days since 1970-01-01 00:00 UTC."""
         if self.values.ndim != 1:
             raise ValueError(f"dates=[{self.name!r}]: it has {self.values.shape[1]} values per row, not one.")
-        numbers = days(self.name, np.concatenate(list(self._pieces())), self._line)
+        numbers = days(self.name, np.concatenate(list(self._pieces())), self.line)
         missing, _ = _not_finite(numbers)
         if missing[0]:
             raise ValueError(self._missing_problem(*missing))

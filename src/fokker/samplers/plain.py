@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._core.checks import check_whole
 from fokker._core.count import Count, no_steps
 from fokker._core.random import split
 from fokker._core.required import require
@@ -356,8 +355,8 @@ def plain(
     mass_matrix: MassMatrixLike = None,
 ) -> Plain:
     """A named sampler without a correction: dynamics that wait for a target."""
-    if resample is not None:
-        check_whole("resample", resample)
+    if resample is not None and (not isinstance(resample, int) or resample < 1):
+        raise ValueError(f"resample must be a whole number of steps, at least 1; {resample!r} was given.")
     M = as_mass_matrix(mass_matrix)
     if isinstance(M, str):
         raise ValueError(
