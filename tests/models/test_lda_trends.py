@@ -378,7 +378,7 @@ def test_commands_refuse_a_place_for_their_files_before_their_work(run, tmp_path
         pytest.fail("the work began")
 
     monkeypatch.setattr("fokker.models.topics.run_trends.run_trends", work)
-    monkeypatch.setattr("fokker.models.topics.model.Model.mixtures", work)
+    monkeypatch.setattr("fokker.models.topics.model.TopicModel.mixtures", work)
     for arguments, out, message in (
         (["trends", "--by", "date"], "file", "must be a folder, but"),
         (["export", "mallet"], "file", "must be a folder, but"),
