@@ -458,7 +458,7 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     rare = np.random.default_rng(0).poisson(0.06, (60, 50))
     problems = fk.models.LDA(10, **SCIR).fit(rare).verdict_.problems
     assert any("NPMI below 0" in problem and "n_components" in problem for problem in problems)
-    assert "no two are alike" in str(fitted.verdict_)
+    assert "no two share" in str(fitted.verdict_)
 
 
 def test_the_verdict_after_partial_fit_says_what_it_is_based_on(counts):

@@ -365,7 +365,8 @@ def judge_topics(topics: Sequence[TopicWords], wording: Wording, is_number_learn
             else:
                 notes.append(sentence)
     if not incoherent and not repeated:
-        notes.append("All topics have words that occur together, and no two are alike.")
+        shared = f"no two share {_MIN_SHARED_WORDS} or more of their ten words"
+        notes.append(f"All topics have words that occur together, and {shared}.")
     return Verdict(tuple(findings), tuple(notes))
 
 
