@@ -454,6 +454,9 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     assert "explain nothing" in str(verdict)
     assert str(verdict).startswith("Do not use:")
     assert verdict.grade is fk.diagnostics.Grade.BAD
+    verdict = fk.models.LDA(1, **SCIR, validation_fraction=0.5).fit(noise).verdict_
+    assert "One topic is those frequencies: try more (n_components)." in str(verdict)
+    assert "no two" not in str(verdict)
     # Topics are judged by their words, as `fokker lda` does.
     rare = np.random.default_rng(0).poisson(0.06, (60, 50))
     problems = fk.models.LDA(10, **SCIR).fit(rare).verdict_.problems
