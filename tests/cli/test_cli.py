@@ -207,6 +207,7 @@ def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
     ("arguments", "message"),
     [
         (["check", "FILE"], "give a file and a name in it"),
+        (["check", "sgnht"], "put sampler = fk.samplers.sgnht(…), with your settings, into a file"),
         (["check", "FILE:rihgt"], "has no name 'rihgt'. Did you mean 'right'?"),
         (["check", "nowhere.py:right"], "there is no file nowhere.py: give a Python file; --help"),
         (["check", "FILE:needs"], "could not be called without arguments"),

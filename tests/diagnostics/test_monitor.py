@@ -56,6 +56,17 @@ def test_a_right_sampler_is_good_and_its_numbers_are_known():
     assert health.r_hat < 1.05
     assert "would have been seen" in str(health)
     assert "T/T₀" in health.line
+    assert str(health).count(str(Grade.GOOD)) == 1
+
+
+def test_a_temperature_that_is_not_judged_is_not_printed():
+    rng, monitor, theta = np.random.default_rng(0), fk.monitor(), np.zeros(10)
+    for _ in range(400):
+        monitor.add(theta, theta)
+        theta = theta - 0.05 * theta + np.sqrt(2 * 0.05) * rng.normal(size=10)
+    health = monitor.health()
+    assert not health.configurational.is_judged
+    assert "T/T₀ undecided" in health.line
 
 
 @pytest.mark.slow

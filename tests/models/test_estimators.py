@@ -66,6 +66,13 @@ def test_every_estimator_speaks_one_vocabulary(kind):
         with pytest.raises(ValueError, match=message):
             changed.set_params(**{old: 1})
         assert new in changed.get_params()
+    message = f"{kind.__name__} has no parameter 'random_sate'. Did you mean 'random_state'?"
+    with pytest.raises(TypeError, match=re.escape(message)):
+        kind(random_sate=1)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        changed.set_params(random_sate=1)
+    with pytest.raises(TypeError, match=r"has no parameter 'zzzz'\. It has .*random_state"):
+        kind(zzzz=1)
 
 
 def test_a_seed_comes_from_whatever_random_state_is():

@@ -1014,7 +1014,7 @@ def test_topics_without_a_subject_and_repeated_ones_count():
     good = [([f"{word}{k}" for word in "abcdefghij"], 0.2) for k in range(20)]
     problems, notes = parts(judge_topics(topics_of(*good), COMMAND))
     assert (problems, len(notes)) == ((), 1)
-    assert "no two are alike" in notes[0]
+    assert "no two share" in notes[0]
     one_bad = [(good[0][0], -0.1), *good[1:]]
     assert "1 of 20 topics has words that occur" in judge_topics(topics_of(*one_bad), COMMAND).notes[0]
     twins = [*good[:19], (good[0][0], 0.2)]

@@ -454,11 +454,14 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     assert "explain nothing" in str(verdict)
     assert str(verdict).startswith("Do not use:")
     assert verdict.grade is fk.diagnostics.Grade.BAD
+    verdict = fk.models.LDA(1, **SCIR, validation_fraction=0.5).fit(noise).verdict_
+    assert "One topic is those frequencies: try more (n_components)." in str(verdict)
+    assert "no two" not in str(verdict)
     # Topics are judged by their words, as `fokker lda` does.
     rare = np.random.default_rng(0).poisson(0.06, (60, 50))
     problems = fk.models.LDA(10, **SCIR).fit(rare).verdict_.problems
     assert any("NPMI below 0" in problem and "n_components" in problem for problem in problems)
-    assert "no two are alike" in str(fitted.verdict_)
+    assert "no two share" in str(fitted.verdict_)
 
 
 def test_the_verdict_after_partial_fit_says_what_it_is_based_on(counts):

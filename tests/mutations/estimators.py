@@ -78,8 +78,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/judgement.py",
-        "return Verdict.of_problem(problem, Grade.BAD)",
-        "return Verdict.of_problem(problem)",
+        'explain nothing. {wording.unsuitable}", Grade.BAD)',
+        'explain nothing. {wording.unsuitable}")',
         "topics that explain nothing may be used with care",
         ("lda_estimator::the_curve_falls_and_the_verdict_is_in_words",),
     ),

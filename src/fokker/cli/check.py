@@ -113,10 +113,16 @@ def complete(
 
 def load(source: str) -> Any:
     """The dynamics or the sampler that FILE.py:NAME names."""
+    from fokker import samplers
     from fokker.cli.model_file import load_object
     from fokker.dynamics import SDE, Dynamics
     from fokker.samplers import Sampler
 
+    if source in samplers.__all__:
+        raise CommandError(
+            f"{source} is a name of fk.samplers: put sampler = fk.samplers.{source}(…), with your settings, "
+            "into a file, and give sampler.py:sampler."
+        )
     loaded = load_object(source)
     file, _, name = source.rpartition(":")
     if not isinstance(loaded, Dynamics | SDE | Sampler | dict):

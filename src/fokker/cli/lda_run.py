@@ -112,7 +112,8 @@ def _message(run: "TopicRun") -> str:
     )
     return (
         f"{run.corpus.source.label}: {size}{words:,} word{'' if words == 1 else 's'}{without}; "
-        f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, {passes}, "
+        f"{settings.topics} topic{'' if settings.topics == 1 else 's'} by {settings.sampler}, "
+        f"{settings.batch} documents per step, {passes}, "
         f"|S| {total}, {number_of_documents(run.reading.held_out or 0)} held out; {first_topics}; "
         f"writing to {run.folder}"
     )

@@ -58,18 +58,22 @@ class Health:
     @property
     def line(self) -> str:
         """All of it in one line."""
+        return f"{self._figures} · {self.verdict.grade}"
+
+    @property
+    def _figures(self) -> str:
         parts = [f"{self.draws:,} draws"]
         for name, t in (("T/T₀", self.configurational), ("kinetic", self.kinetic)):
             if t is not None:
-                parts.append(f"{name} {with_error(t.ratio, t.error)}")
+                parts.append(f"{name} {with_error(t.ratio, t.error) if t.is_judged else 'undecided'}")
         if self.noise_share is not None:
             parts.append(f"minibatch noise {percent(self.noise_share, 1)}")
         if self.r_hat is not None:
             parts.append(f"R-hat {r_hat_text(self.r_hat)}")
-        return " · ".join([*parts, str(self.verdict.grade)])
+        return " · ".join(parts)
 
     def __str__(self) -> str:
-        return f"{self.line}\n{self.verdict}"
+        return f"{self._figures}\n{self.verdict}"
 
 
 class Monitor:
@@ -170,10 +174,8 @@ class Monitor:
         is_enough = len(self._products[chain]) >= _FEWEST
         if self.live and is_enough and time.monotonic() - self._shown > _SECONDS:
             self._shown = time.monotonic()
-            end = "\n" if not sys.stderr.isatty() else ""
-            print(
-                f"\r{self.health().line}\x1b[K" if not end else self.health().line, end=end, file=sys.stderr
-            )
+            line, rewrites = self.health().line, sys.stderr.isatty()
+            print(f"\r{line}\x1b[K" if rewrites else line, end="" if rewrites else "\n", file=sys.stderr)
 
     def _along(self, x: np.ndarray) -> np.ndarray:
         """A few coordinates themselves, of many the same random directions."""
@@ -214,9 +216,8 @@ class Monitor:
             )
             findings.append(Finding(Grade.CARE, f"{text}, or larger batches."))
         number = sum(map(len, self._followed.values()))
-        return Health(
-            number, whole, blocks, kinetic, share, r_hat, drift, Verdict(tuple(findings), tuple(notes))
-        )
+        verdict = Verdict(tuple(findings), tuple(notes))
+        return Health(number, whole, blocks, kinetic, share, r_hat, drift, verdict)
 
     def _stuck(self) -> list[Finding]:
         """Arrays that are the same in all draws of a chain."""

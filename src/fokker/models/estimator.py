@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker._core.keys import checked_seed
+from fokker._core.names import nearest
 from fokker.models.fits import as_fitted, parameters_now
 from fokker.models.named_arrays import with_prefix, without_prefix
 
@@ -42,8 +43,6 @@ class _Parameters:
     def set_params(self, **parameters: object) -> Self:
         """Set parameters by name."""
         for name, value in parameters.items():
-            if name not in self.get_params():
-                raise ValueError(f"there is no parameter {name!r}.")
             setattr(self, name, value)
         return self
 
@@ -128,7 +127,7 @@ class Estimator(_Base):
     _fitted_with: dict[str, Any]
 
     def __new__(cls, *parameters: object, **by_name: object) -> Self:
-        """Refuse earlier names of parameters, with those that they have now."""
+        """Refuse names that no parameter has."""
         cls._check_names(by_name, TypeError)
         return super().__new__(cls)
 
@@ -139,12 +138,16 @@ class Estimator(_Base):
 
     @classmethod
     def _check_names(cls, names: Iterable[str], error: type[Exception]) -> None:
-        """Raise for earlier names of parameters, with those that they have now."""
+        """Raise for names that no parameter has, with the one that may be meant."""
+        known = list(inspect.signature(cls).parameters)
         for name in names:
             if name in cls._renamed:
                 raise error(
                     f"{cls.__name__} has no parameter {name!r} any more: it is {cls._renamed[name]!r} now."
                 )
+            if name not in known and "__" not in name:
+                hint = nearest(name, known) or f" It has {', '.join(known)}."
+                raise error(f"{cls.__name__} has no parameter {name!r}.{hint}")
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted_by in self.__dict__
@@ -354,7 +357,7 @@ def check_columns(estimator: "Estimator", X: ArrayLike) -> None:
     """
     names, known = column_names(X), getattr(estimator, "feature_names_in_", None)
     kind = type(estimator).__name__
-    if names is None and known is None:
+    if np.array_equal(names, known):  # type: ignore[arg-type]  # also where neither has names
         return
     if names is None or known is None:
         if hasattr(X, "columns") and names is None:
@@ -365,8 +368,6 @@ def check_columns(estimator: "Estimator", X: ArrayLike) -> None:
             UserWarning,
             stacklevel=4,
         )
-        return
-    if np.array_equal(names, known):
         return
     unseen = [name for name in names if name not in set(known)]
     absent = [name for name in known if name not in set(names)]

@@ -150,6 +150,8 @@ def judge_predictions(fit: Fit, wording: Wording) -> Verdict:
     """Whether the topics predict words better than the frequencies of words do."""
     if fit.evaluated is None:
         return Verdict.of_problem("No document has two words: there is nothing to predict.")
+    if len(fit.topics) == 1:
+        wording = wording._replace(unsuitable=f"One topic is those frequencies: try more ({wording.topics}).")
     return compare_predictions(
         fit.evaluated.perplexity,
         fit.unigram,
@@ -165,11 +167,8 @@ def compare_predictions(
     """The perplexity of these documents against that of the word frequencies."""
     sentence = f"The perplexity of {documents} is {of_topics:,.0f}; "
     if not of_topics < unigram:
-        problem = (
-            f"{sentence}that is not below the {unigram:,.0f} of the word frequencies alone, so that these "
-            f"topics explain nothing. {wording.unsuitable}"
-        )
-        return Verdict.of_problem(problem, Grade.BAD)
+        problem = f"{sentence}that is not below the {unigram:,.0f} of the word frequencies alone, so that "
+        return Verdict.of_problem(f"{problem}these topics explain nothing. {wording.unsuitable}", Grade.BAD)
     notes = [f"{sentence}with word frequencies alone it is {unigram:,.0f}."]
     if of_late_draws and unigram <= np.median(of_late_draws):
         notes.append(
@@ -364,8 +363,9 @@ def judge_topics(topics: Sequence[TopicWords], wording: Wording, is_number_learn
                 findings.append(Finding(Grade.CARE, f"{sentence} {advice}"))
             else:
                 notes.append(sentence)
-    if not incoherent and not repeated:
-        notes.append("All topics have words that occur together, and no two are alike.")
+    if not incoherent and not repeated and len(topics) > 1:
+        shared = f"no two share {_MIN_SHARED_WORDS} or more of their ten words"
+        notes.append(f"All topics have words that occur together, and {shared}.")
     return Verdict(tuple(findings), tuple(notes))
 
 
