@@ -214,8 +214,8 @@ def sweeps(path: Path, sizes: Sizes, rounds: int) -> None:
     """Token updates of the E-step, given topics that have been learnt."""
     import numpy as np
 
+    from fokker.lab.experiments._topic_runs import expected_counts
     from fokker.models.topics.collapsed import local_words
-    from fokker.models.topics.gibbs import expected_counts
 
     learnt, _, width = load(path)
     documents = learnt.select(slice(sizes.timed))
@@ -312,11 +312,11 @@ def perplexity(path: Path, sizes: Sizes, rounds: int) -> None:
     import numpy as np
 
     from fokker.lab.experiments import ma_lda
-    from fokker.lab.experiments._topic_runs import Stream, follow
+    from fokker.lab.experiments._topic_runs import DocumentStream, follow
     from fokker.models.topics.evaluate import perplexity as completed
 
     learnt, held_out, width = load(path)
-    stream = Stream(
+    stream = DocumentStream(
         learnt.select(slice(sizes.learnt)), held_out, tuple(map(str, range(width))), TOPICS, BATCH
     )
     online = peers("gensim", "sklearn")
@@ -359,9 +359,9 @@ def shares(path: Path, sizes: Sizes, rounds: int) -> None:
     import jax
     import numpy as np
 
+    from fokker.lab.experiments._topic_runs import expected_counts
     from fokker.models.topics._uniform import seed_at
     from fokker.models.topics.collapsed import local_words
-    from fokker.models.topics.gibbs import expected_counts
     from fokker.models.topics.settings import SAMPLERS
 
     learnt, _, width = load(path)

@@ -31,7 +31,7 @@ import fokker.models.topics.starting as starting
 import fokker.run.recording as recording
 from fokker import cli
 from fokker.models.topics.files import PARTIAL_MIXTURES
-from fokker.models.topics.model import MODEL, Model
+from fokker.models.topics.model import MODEL, TopicModel
 from fokker.models.topics.settings import Settings
 from fokker.run import journal, store
 
@@ -227,7 +227,7 @@ def _go_on_with_topics(folder: Path) -> tuple[Arrays, list[str]]:
 
 
 def _model(folder: Path) -> tuple[Arrays, list[str]]:
-    model = Model.load(folder)
+    model = TopicModel.load(folder)
     return {name: np.asarray(x) for name, x in vars(model).items() if isinstance(x, np.ndarray)}, []
 
 

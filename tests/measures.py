@@ -17,8 +17,8 @@ SOURCE = ROOT / "src" / "fokker"
 LONG_FILE, LONG_FUNCTION = 400, 60
 # What drives a chain: a loop, of Python or compiled, around one of these methods of a sampler.
 _LOOPS, _STEPS = {"scan", "fori_loop", "while_loop"}, {"step", "advance", "move"}
-# Parts that are one step of a sampler: their loops are within a step.
-WITHIN_STEP = ("samplers", "integrators", "corrections", "_core", "dynamics", "fields", "gradients")
+# Parts that are one step of a sampler: their loops are within a step. In samplers those of moves are.
+WITHIN_STEP = ("integrators", "corrections", "_core", "dynamics", "fields", "gradients")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -119,16 +119,19 @@ def untyped_parameters() -> dict[str, tuple[int, int]]:
 def chain_loops() -> list[str]:
     """Functions in which a loop takes steps of chains; those within a single step are not looked at.
 
-    By names alone: a call of a method `step`, `advance` or `move`, within a loop of Python or in a function
-    that a compiled loop is made in. A loop that hides the step behind another function is not seen.
+    By names alone: a call of a method `step`, `advance` or `move`, or of an argument `step`, within a loop of
+    Python or in a function that a compiled loop is made in. A loop that hides the step behind a function of
+    another name is not seen.
     """
     names = []
     for module in modules():
         if module.part in WITHIN_STEP:
             continue
+        methods = _STEPS - {"move"} if module.part == "samplers" else _STEPS
         for node in module.tree.body:
             for function in [node] if isinstance(node, _Function) else _methods(node):
-                if _takes_steps(function) and any(_takes_steps(loop) for loop in _loops(function)):
+                given = {"step"}.intersection(a.arg for a in function.args.args)
+                if any(_takes_steps(loop, methods, given) for loop in _loops(function)):
                     names.append(f"{module.path}:{function.name}")
     return names
 
@@ -146,9 +149,14 @@ def _loops(function: _Function) -> Iterator[ast.AST]:
             yield function
 
 
-def _takes_steps(loop: ast.AST) -> bool:
-    calls = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
-    return any(isinstance(call, ast.Attribute) and call.attr in _STEPS for call in calls)
+def _takes_steps(loop: ast.AST, methods: set[str], given: set[str]) -> bool:
+    """Whether one of these methods is called in it, or one of these arguments, by itself or by a loop."""
+    for call in (node for node in ast.walk(loop) if isinstance(node, ast.Call)):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        steps = [call.func, *(call.args if name in _LOOPS else ())]
+        if name in methods or any(isinstance(step, ast.Name) and step.id in given for step in steps):
+            return True
+    return False
 
 
 class Imported(NamedTuple):

@@ -16,12 +16,12 @@ from measures import ROOT, SOURCE, imports
 
 # What may not grow: `python tests/measures.py` shows what these numbers are now, and of what.
 LIMITS = {
-    "lines of code outside lab": 48_105,  # with fits as they were made, steps read again
+    "lines of code outside lab": 48_085,  # with names that mean one thing each
     "parameters annotated Any, of 1,000": 50,
     "files over 400 lines": 0,
     "functions over 60 lines of code": 5,
-    "loops that drive chains": 8,
-    "lazy imports that only break a cycle": 1,
+    "loops that drive chains": 5,
+    "lazy imports that only break a cycle": 0,
 }
 
 
@@ -148,7 +148,26 @@ def one(sampler, state):
 def other(files):
     for file in files:
         file.read()
+
+def given(step, state):
+    return jax.lax.scan(step, state, keys)
+
+def called(step, state):
+    return jax.lax.scan(lambda state, key: step(key, state), state, keys)
+
+def its_own(x):
+    def step(x, _):
+        return x / 2, None
+    return jax.lax.scan(step, x, length=3)
+
+def trajectory(sampler, path):
+    return jax.lax.while_loop(sampler.is_done, lambda path: sampler.move(path), path)
 """
-    module = measures.Module(Path("models/new.py"), source)
-    monkeypatch.setattr(measures, "modules", lambda: (module,))
-    assert measures.chain_loops() == ["models/new.py:by_hand", "models/new.py:compiled"]
+    files = [measures.Module(Path(part) / "new.py", source) for part in ("models", "samplers", "corrections")]
+    monkeypatch.setattr(measures, "modules", lambda: files)
+    seen = ["by_hand", "compiled", "given", "called"]
+    # A trajectory is one step of a sampler, and what a correction loops over is within it.
+    assert measures.chain_loops() == [
+        *(f"models/new.py:{name}" for name in [*seen, "trajectory"]),
+        *(f"samplers/new.py:{name}" for name in seen),
+    ]

@@ -216,7 +216,7 @@ def test_the_verdict_on_a_run_is_repeated_with_what_is_made_of_it(tmp_path, monk
 
 
 def test_chains_start_at_the_mode_of_the_run(fokker, tmp_path, monkeypatch):
-    from fokker.cli.call import Call
+    from fokker.cli.call import SampleCall
 
     options = {
         "source": "model.py",
@@ -231,7 +231,7 @@ def test_chains_start_at_the_mode_of_the_run(fokker, tmp_path, monkeypatch):
         "start": "mode",
         "gradient": "control-variates",
     }
-    call = Call(options, tmp_path)
+    call = SampleCall(options, tmp_path)
     # Least squares with the sums of squares of the prior.
     table = pandas.read_csv("table.csv")
     design = np.c_[table["x"], np.eye(3)[table["city"].map(CITIES.index)]]
@@ -245,7 +245,7 @@ def test_chains_start_at_the_mode_of_the_run(fokker, tmp_path, monkeypatch):
     (tmp_path / "command.json").write_text(json.dumps({"source": "model.py", "mode": call.mode}))
     (tmp_path / "checkpoint.npz").write_text("")
     monkeypatch.setattr("fokker.targets.find_mode", lambda *given: pytest.fail("searched again"))
-    again = Call({**options, "gradient": "minibatch"}, tmp_path).options
+    again = SampleCall({**options, "gradient": "minibatch"}, tmp_path).options
     assert all(np.array_equal(again["init"][name], mode[name]) for name in mode)
     assert again["gradient"] is None
 
@@ -314,18 +314,18 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     assert "splitting" in trace.settings["sampler"]
 
     # A dry run with a run in the folder makes the comparisons of a run, and writes nothing either.
-    from fokker.cli.call import Call
+    from fokker.cli.call import SampleCall
     from fokker.cli.estimate import output
 
     def dry(**changed):
-        call = Call({**options, **changed}, tmp_path)
+        call = SampleCall({**options, **changed}, tmp_path)
         settings = changed.get("settings", options["settings"])
         return output(call.target, call.sampler, call.options, tmp_path / "run", settings)
 
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
     assert "continuing the stored run, after 300 of 600 steps" in dry(steps=600)
     assert "the sampler, or one of its settings, is another" in dry(step_size=0.06)
-    call = Call(options, tmp_path)
+    call = SampleCall(options, tmp_path)
     for sampler, reason in (
         ("sghmc", "its step size was given, and this sampler would search for one"),
         ("hmc", "the run is by sghmc; you asked for hmc"),
@@ -448,10 +448,10 @@ def test_paragraphs_of_the_help_are_wrapped_once_and_arguments_have_no_braces():
 
 
 def test_the_choices_of_an_integrator_are_integrators(tmp_path):
-    from fokker.cli.model_file import Model
+    from fokker.cli.model_file import ModelFile
 
     (tmp_path / "model.py").write_text(MODEL)
-    model = Model.load(str(tmp_path / "model.py"))
+    model = ModelFile.load(str(tmp_path / "model.py"))
     # Records and interfaces stand beside them in fk.integrators.
     for name in ("Correctable", "Integrator", "Point", "Proposal", "StepInput", "Spliting"):
         with pytest.raises(ValueError, match="There are: ") as caught:
@@ -497,7 +497,7 @@ def test_the_time_of_a_search_is_that_of_its_trials(monkeypatch, step_seconds):
 
 
 def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_its_key(tmp_path):
-    from fokker.cli.model_file import Model
+    from fokker.cli.model_file import ModelFile
     from fokker.cli.predictions import predictor, write_predictions
 
     file = tmp_path / "model.py"
@@ -505,7 +505,7 @@ def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_it
     rows = read_columns(tmp_path, x=[0.5, -1.0, 2.0, 1.0], city=[0, 1, 2, 0], y=[0.0, 1.0, 2.0, 3.0])
     rng = np.random.default_rng(0)
     theta = {"a": rng.normal(size=(2, 50)).astype(np.float32), "b": rng.normal(size=(2, 50, 3))}
-    made = predictor(Model.load(str(file)), rows, 0)
+    made = predictor(ModelFile.load(str(file)), rows, 0)
     write_predictions(tmp_path / "out.csv", made, theta, (0.5,))
     a, b = theta["a"].reshape(100, 1), theta["b"].reshape(100, 3)
     logs = -((rows["y"] - a * rows["x"] - b[:, rows["city"]]) ** 2) / 2
@@ -517,7 +517,7 @@ def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_it
     file.write_text(
         "import jax\ndef target(data): pass\ndef predict(theta, datum, key): return jax.random.normal(key)"
     )
-    made = predictor(Model.load(str(file)), rows, 0)
+    made = predictor(ModelFile.load(str(file)), rows, 0)
     write_predictions(tmp_path / "noise.csv", made, theta, (0.5,))
     noise = pandas.read_csv(tmp_path / "noise.csv")
     # Each row and draw has its own noise: the sd of 100 normals is within 5 of its standard errors, 0.07.
@@ -526,13 +526,13 @@ def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_it
 
 
 def test_predictions_of_blocks_are_those_of_all_rows_at_once(tmp_path, monkeypatch):
-    from fokker.cli.predictions import Predictor, write_predictions
+    from fokker.cli.predictions import RowPredictor, write_predictions
 
     def function(draw, rows):
         return draw[0] + rows[0]["x"]
 
     rows = read_columns(tmp_path, x=np.arange(7.0) ** 2)
-    made = Predictor(function, rows, False, "a sum")
+    made = RowPredictor(function, rows, False, "a sum")
     draws = np.random.default_rng(0).normal(size=(2, 5))
     write_predictions(tmp_path / "whole.csv", made, draws, (0.5,))
     monkeypatch.setattr("fokker.cli.predictions._NUMBERS", 30)  # three rows for ten draws
@@ -693,7 +693,7 @@ def test_every_format_gives_the_same_columns(tmp_path, monkeypatch):
     np.testing.assert_array_equal(text["flag"], y == 1)
     with pytest.raises(ValueError, match="'u' is in more than one file"):
         read_table([str(tmp_path / "frame.tsv.gz")] * 2)
-    with pytest.raises(ValueError, match=r"columns=\['w'\]: the data have no such column"):
+    with pytest.raises(ValueError, match=r"columns=\['w'\]: the data have no column 'w'"):
         read_table([str(tmp_path / "frame.tsv.gz")], columns=["w"])
     shutil.copy(tmp_path / "x.npy", tmp_path / "x.pkl")
     with pytest.raises(ValueError, match="not one of the formats"):
@@ -888,7 +888,7 @@ def predict(theta, datum):
 @pytest.mark.parametrize("names", [("slope", "intercept"), ("intercept", "slope"), ("slope", "other")])
 def test_the_parameters_of_a_named_tuple_keep_their_names(tmp_path, names):
     """Their order is that of the fields, not of the alphabet; theta with other names is a dictionary."""
-    from fokker.cli.model_file import Model
+    from fokker.cli.model_file import ModelFile
     from fokker.cli.predictions import draws_of, open_with_theta
 
     (tmp_path / "model.py").write_text(NAMED)
@@ -896,7 +896,7 @@ def test_the_parameters_of_a_named_tuple_keep_their_names(tmp_path, names):
     trace = fk.Trace(theta, None, {}, None, None, {"chains": 1, "steps": 5, "burn_in": 0, "taken": 5}, None)
     trace.save(tmp_path / "run")
     for start in ("start", "start_of_data", "one_start_of_data"):
-        model = Model.load(str(tmp_path / "model.py"))
+        model = ModelFile.load(str(tmp_path / "model.py"))
         found = draws_of(
             open_with_theta(tmp_path / "run", model, start, lambda: {"x": np.arange(3.0)}),
             5,
@@ -943,7 +943,7 @@ def test_a_matrix_has_the_columns_of_the_run_in_their_order(tmp_path):
     with pytest.raises(ColumnError, match="no column 'y', which those of the run have"):
         new.matrix()
     assert read_table([str(path)], columns=["a", "extra"]).matrix().tolist() == [[1, 9]]
-    with pytest.raises(ValueError, match=r"columns=\['c'\]: the data have no such column\. The columns"):
+    with pytest.raises(ValueError, match=r"columns=\['c'\]: the data have no column 'c'\. The columns"):
         read_table([str(path)], columns=["a", "c"])
 
 

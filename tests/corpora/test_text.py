@@ -242,7 +242,7 @@ def test_a_glob_of_arrays_is_one_corpus(tmp_path):
 
 def test_a_missing_column_is_named_with_those_there_are(tmp_path):
     (tmp_path / "x.csv").write_text("title,body\na,b\n")
-    with pytest.raises(ValueError, match=r"no column 'text'; it has 'title', 'body': choose .* key=…"):
+    with pytest.raises(ValueError, match=r"no column 'text'\. The columns are title, body\. Choose .* key=…"):
         open_corpus(tmp_path / "x.csv")
 
 

@@ -61,6 +61,10 @@ def test_tables_with_names_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"user": 1, "item": 2, "rating": 3}\n\n{"user": 1, "ite\n')
     with pytest.raises(ValueError, match=r"line 3 of .*x\.jsonl: not JSON, .*one object per line"):
         read_ratings(tmp_path / "x.jsonl")
+    lines = '{"user": 1, "item": 2, "rating": 3}\n\n{"user": 1, "item": 3, "rating": NaN}\n'
+    (tmp_path / "x.jsonl").write_text(lines)
+    with pytest.raises(ValueError, match=r"line 3 of .*x\.jsonl: the rating is nan; a finite number"):
+        read_ratings(tmp_path / "x.jsonl")
     (tmp_path / "x.jsonl").write_text('{"user": 1, "item": 2, "rating": "good"}\n')
     with pytest.raises(ValueError, match="the ratings are of type object; numbers are needed"):
         read_ratings(tmp_path / "x.jsonl")
@@ -193,7 +197,7 @@ def test_columns_by_name_and_by_position(tmp_path: Path) -> None:
     assert read_ratings(path, columns=(0, 1, 2)).users.tolist() == [0, 1]
     with pytest.raises(ValueError, match=r"columns=\(0, 1, 3\): the first line of .* has the columns 0 to 2"):
         read_ratings(path, columns=(0, 1, 3))
-    with pytest.raises(ValueError, match=r"has no column 'who'; its header names Ann, tea, 5"):
+    with pytest.raises(ValueError, match=r"has no column 'who'\. The columns are Ann, tea, 5"):
         read_ratings(path, columns=("who", "what", "stars"))
     with pytest.raises(ValueError, match="give three, for user, item and rating"):
         read_ratings(path, columns=("who", "what"))

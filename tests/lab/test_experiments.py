@@ -46,14 +46,17 @@ def held(claims: Any) -> list[bool]:
 
 
 def test_the_loop_over_chains_goes_on_from_block_to_block() -> None:
-    def step(total: Any, number: Any) -> Any:
+    def step(number: Any, total: Any, _: Any) -> Any:
         return total + number, total
 
     def inputs(block: Any, total: Any) -> Any:
-        return block + 0 * total
+        return block + 0 * total, None
+
+    def before(_: Any, info: Any) -> Any:
+        return info
 
     numbers = np.arange(6.0).reshape(3, 2)
-    ends, starts = in_blocks(step, 10.0, numbers, inputs, lambda total, recorded: (total, recorded))
+    ends, starts = in_blocks(step, 10.0, numbers, inputs, before, lambda total, recorded: (total, recorded))
     np.testing.assert_array_equal(ends, 10 + np.cumsum(numbers)[1::2])
     np.testing.assert_array_equal(np.ravel(starts), 10 + np.cumsum([0, *np.ravel(numbers)])[:-1])
 

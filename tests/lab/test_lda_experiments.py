@@ -13,7 +13,7 @@ from fokker.datasets.folder import VARIABLE
 from fokker.lab.experiments import Result, ding_lda, ma_lda, reproduce
 from fokker.lab.experiments._online_vb import follow_online_vb
 from fokker.lab.experiments._topic_runs import (
-    Stream,
+    DocumentStream,
     TopicSetting,
     draw_from_topics,
     follow,
@@ -25,10 +25,10 @@ WORDS, TOPICS = 120, 5
 
 
 @pytest.fixture(scope="module")
-def stream() -> Stream:
+def stream() -> DocumentStream:
     drawn = draw_from_topics(np.random.default_rng(0), 480, WORDS, TOPICS, 60)
     words = tuple(f"word{w}" for w in range(WORDS))
-    return Stream(drawn.select(slice(400)), drawn.select(slice(400, None)), words, TOPICS, 20)
+    return DocumentStream(drawn.select(slice(400)), drawn.select(slice(400, None)), words, TOPICS, 20)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 
 @pytest.fixture(scope="module")
 def wikipedia(
-    stream: Stream, patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    stream: DocumentStream, patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Result, Path]:
     """Without gensim, which need not be there."""
     patch.setattr(ma_lda, "has_gensim", lambda: False)
@@ -76,7 +76,9 @@ def test_every_sampler_has_its_curve_and_its_runtime(wikipedia: tuple[Result, Pa
 
 
 @pytest.mark.slow
-def test_topics_predict_better_than_shares_of_words(wikipedia: tuple[Result, Path], stream: Stream) -> None:
+def test_topics_predict_better_than_shares_of_words(
+    wikipedia: tuple[Result, Path], stream: DocumentStream
+) -> None:
     unigram = stream.unigram_perplexity()
     numbers = wikipedia[0].claims[2].numbers
     assert unigram < WORDS
@@ -91,7 +93,7 @@ def test_claims_say_what_the_numbers_do(wikipedia: tuple[Result, Path]) -> None:
         assert ties.holds == (ties.numbers["SGRHMC / SGRLD"] <= 1.01)
 
 
-def test_search_puts_what_diverges_last(stream: Stream) -> None:
+def test_search_puts_what_diverges_last(stream: DocumentStream) -> None:
     good, bad = (TopicSetting("sgrhmc", 0.01, 0.1, h, friction=1e-3) for h in (0.01, 1e3))
     assert follow(stream, bad, 0) is None
     found = search(stream, [bad, good], 0)
@@ -105,7 +107,7 @@ def test_top_words_are_the_most_probable() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_online_vb_is_looked_at_along_the_stream(stream: Stream) -> None:
+def test_online_vb_is_looked_at_along_the_stream(stream: DocumentStream) -> None:
     pytest.importorskip("gensim")
     curve = follow_online_vb(stream, 0.1, 0.1, 0)
     assert curve.documents.tolist() == list(range(100, 401, 100))
@@ -129,7 +131,7 @@ def test_potential_is_that_of_the_posterior(topics: str, x64: None) -> None:
 
 
 @pytest.mark.slow
-def test_thermostat_takes_up_the_noise_that_sghmc_does_not(stream: Stream, tmp_path: Path) -> None:
+def test_thermostat_takes_up_the_noise_that_sghmc_does_not(stream: DocumentStream, tmp_path: Path) -> None:
     settings = [s for s in ding_lda.all_settings("natural", (8e-5, 3e-4)) if s.a == 0.01]
     result = ding_lda.study(stream, tmp_path, settings, 1, ding_lda.Length(300, 4, 10))
     assert all((tmp_path / figure).stat().st_size > 1_000 for figure in result.figures)
@@ -146,7 +148,7 @@ def test_thermostat_takes_up_the_noise_that_sghmc_does_not(stream: Stream, tmp_p
     assert all(claim.holds for claim in result.claims if "at least as good" in claim.claim)
 
 
-def test_chain_that_diverges_is_told_as_such(stream: Stream) -> None:
+def test_chain_that_diverges_is_told_as_such(stream: DocumentStream) -> None:
     found = ding_lda.follow(stream, ding_lda.LdaSetting("SGHMC", 0.01, 100.0), 0, ding_lda.Length(50, 2, 5))
     assert np.isinf(found.perplexity)
 

@@ -30,7 +30,7 @@ from fokker.models.named_arrays import with_prefix
 from fokker.models.topics import files
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.coherence import npmi, partnered
-from fokker.models.topics.curve import Evaluation, default_held_out
+from fokker.models.topics.curve import CurvePoint, default_held_out
 from fokker.models.topics.draws import credible_bounds
 from fokker.models.topics.judgement import (
     TopicWords,
@@ -43,7 +43,7 @@ from fokker.models.topics.judgement import (
     relative_decrease,
 )
 from fokker.models.topics.mixtures_file import MixturesFile
-from fokker.models.topics.model import Model, top_words
+from fokker.models.topics.model import TopicModel, top_words
 from fokker.models.topics.passes import PassPlan
 from fokker.models.topics.reading import Reading
 from fokker.models.topics.report import curve_figure, documents_used
@@ -161,7 +161,7 @@ def test_a_run_finds_the_subjects_and_says_what_it_left_out(finished):
     assert (code, [line for line in err.splitlines() if not line.startswith(progress)]) == (0, [])
     assert "190 documents" in out
     assert "5 documents without a known word skipped" in out
-    model = Model.load(folder)
+    model = TopicModel.load(folder)
     found = {
         frozenset(model.vocabulary.words[w] for w in topic) for topic in top_words(model.beta.mean(0), 6)
     }
@@ -171,7 +171,7 @@ def test_a_run_finds_the_subjects_and_says_what_it_left_out(finished):
 
 def test_the_bounds_are_order_statistics_of_the_draws(finished):
     folder, *_ = finished
-    model, rows = Model.load(folder), table(folder / "topics.csv")
+    model, rows = TopicModel.load(folder), table(folder / "topics.csv")
     assert list(rows[0]) == ["topic", "rank", "word", "mean", "5 %", "95 %"]
     assert len(rows) == 4 * 24
     for row in rows:
@@ -255,7 +255,7 @@ def test_the_figure_of_the_perplexity_says_what_its_numbers_are_of(finished):
     average = f"{float(last['perplexity of the average']):,.0f}"
     assert f"The running average is {average} after {int(last['documents']):,} documents" in page
     assert "in the verdict, is that of the stored draws alone" in page
-    point = Evaluation(10, 0.0, 9.0, 8.0)
+    point = CurvePoint(10, 0.0, 9.0, 8.0)
     assert "vertical line" not in curve_figure([point], None, None).text
     expected = (
         "vertical line at the right end shows draws made after the last document: they all have the same"
@@ -922,7 +922,7 @@ def test_settings_are_checked_and_go_through_json():
 
 def curve_of(perplexities, num_exact=0):
     first_exact = len(perplexities) - num_exact
-    return [Evaluation(i + 1, 0.0, x, x, i >= first_exact) for i, x in enumerate(perplexities)]
+    return [CurvePoint(i + 1, 0.0, x, x, i >= first_exact) for i, x in enumerate(perplexities)]
 
 
 def verdict(perplexity, unigram, curve, draws, effective_draws):

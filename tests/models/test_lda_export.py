@@ -13,7 +13,7 @@ from fokker.corpora import Documents, open_corpus
 from fokker.models.topics import files
 from fokker.models.topics.coherence import c_v, npmi, u_mass
 from fokker.models.topics.export import Exported, gensim, mallet, pyldavis
-from fokker.models.topics.model import MODEL, Model
+from fokker.models.topics.model import MODEL, TopicModel
 
 TEXTS = ["a b c d", "a b", "b c e", "a d e f", "c d", "a b c e f", "f e", "b d f"]
 TOPICS = np.array([[0, 1, 2], [5, 3, 4], [2, 4, 0]])
@@ -69,7 +69,7 @@ def test_all_documents_of_a_run_have_mixtures_in_their_order(run, tmp_path):
 
 
 def test_mixtures_do_not_depend_on_the_batches(run):
-    model = Model.load(run)
+    model = TopicModel.load(run)
     by_size = [
         np.concatenate([mixtures for _, mixtures in model.infer(model.open_run(run), batch=size)])
         for size in (7, 100)
@@ -78,7 +78,7 @@ def test_mixtures_do_not_depend_on_the_batches(run):
 
 
 def test_a_run_is_exported_for_other_tools(run, tmp_path):
-    model = Model.load(run)
+    model = TopicModel.load(run)
     exported = Exported.of(model, model.open_run(run))
     arguments = json.loads(pyldavis(exported)["pyldavis.json"])
     np.testing.assert_allclose(np.sum(arguments["topic_term_dists"], 1), 1, atol=1e-6)
@@ -131,10 +131,10 @@ def test_older_runs_and_models_keep_the_letters_a_to_z(run, tmp_path):
 
     older(folder / files.CHECKPOINT, "checkpoint", forget_reading)
     older(folder / MODEL, "model", forget_model)
-    model = Model.load(folder)
+    model = TopicModel.load(folder)
     assert model.pattern == "letters"
     assert model.open(["Brot Brücke"]).tokenise("Brücke") == ["brcke"]
-    assert Model.load(run).open(["Brot"]).tokenise("Brücke") == ["brücke"]
+    assert TopicModel.load(run).open(["Brot"]).tokenise("Brücke") == ["brücke"]
     for option, message in (
         (("--pattern", "unicode"), "pattern was 'letters'"),
         (("--bigrams",), "bigrams was"),

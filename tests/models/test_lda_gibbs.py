@@ -6,7 +6,7 @@ from test_lda_reference import BETA, CASES, CLEAR, FALSE_ALARM, THETA, false_ala
 
 from enumerated_topics import enumerate_topics
 from fokker.corpora import Documents
-from fokker.models.topics.gibbs import expected_counts
+from fokker.lab.experiments._topic_runs import expected_counts
 
 COPIES = 600
 

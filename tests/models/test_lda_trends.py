@@ -13,7 +13,7 @@ from fokker.cli import app
 from fokker.cli.lda_trends import _show
 from fokker.corpora import column_of_corpus
 from fokker.models.topics.differences import DocumentSample, beyond_chance
-from fokker.models.topics.groups import Groups
+from fokker.models.topics.groups import TopicGroups
 from fokker.models.topics.run_trends import run_trends
 from fokker.models.topics.trends import TrendSums
 from fokker.models.topics.trends_plot import trends_figure, trends_table
@@ -24,7 +24,7 @@ WORDS = (("x", "y"), ("z", "w"))
 
 def trends_of(counts, codes, **settings):
     """Those of draws of n_dk (S, D, K)."""
-    groups = Groups.of([str(code) for code in codes], "group")
+    groups = TopicGroups.of([str(code) for code in codes], "group")
     sums = TrendSums(groups, counts.shape[2], len(counts), **settings)
     for draw, of_draw in enumerate(counts):
         sums.add(draw, groups.codes, of_draw)
@@ -206,7 +206,7 @@ def test_bounds_of_these_documents_are_those_of_the_draws_and_sampling_widens_th
     assert "posterior of the topics (20 draws) and the sampling" in both.notes[0]
     assert "alone" in alone.notes[0]
     # Parts of documents, one after the other, are all of them.
-    groups = Groups.of([str(code) for code in codes], "group")
+    groups = TopicGroups.of([str(code) for code in codes], "group")
     sums = TrendSums(groups, 2, 20, sampling=False)
     for part in (slice(0, 10), slice(10, 50)):
         for draw in range(20):
@@ -216,13 +216,13 @@ def test_bounds_of_these_documents_are_those_of_the_draws_and_sampling_widens_th
 
 def test_groups_are_values_or_parts_of_dates_in_order():
     dates = ["2021-03-01", "2020-12-31", "", "2021-03-15T10:00:00", None]
-    by_year, by_month = (Groups.of(dates, "date", bin) for bin in ("year", "month"))
+    by_year, by_month = (TopicGroups.of(dates, "date", bin) for bin in ("year", "month"))
     assert by_year.labels == ("2020", "2021")
     assert by_month.labels == ("2020-12", "2021-03")
     assert by_month.codes.tolist() == [1, 0, -1, 1, -1]
     assert by_month.is_ordered
-    assert Groups.of([10, 9, np.nan, 9.0], "n").labels == ("9", "10")
-    places = Groups.of(["b", "a"], "place")
+    assert TopicGroups.of([10, 9, np.nan, 9.0], "n").labels == ("9", "10")
+    places = TopicGroups.of(["b", "a"], "place")
     assert places.labels == ("a", "b")
     assert not places.is_ordered
 
@@ -239,7 +239,7 @@ def test_groups_are_values_or_parts_of_dates_in_order():
 )
 def test_values_that_are_no_groups_are_refused(values, bin, message):
     with pytest.raises(ValueError, match=message):
-        Groups.of(values, "when", bin)
+        TopicGroups.of(values, "when", bin)
 
 
 def drawn(rng, documents=150, length=40):
@@ -352,7 +352,7 @@ def test_the_command_prints_a_table_and_writes_a_plot(run, tmp_path):
     assert "topics differ clearly between groups cannot be said" in result.output
     assert "of 2 topics differ" not in result.output
     wrong = ["dte" if argument == "date" else argument for argument in arguments]
-    with pytest.raises(ValueError, match=r"has no column 'dte'; it has 'id', 'text', 'date'.*--metadata"):
+    with pytest.raises(ValueError, match=r"has no column 'dte'\. Did you mean 'date'.*--metadata"):
         CliRunner().invoke(app, wrong, catch_exceptions=False)
 
 
@@ -378,7 +378,7 @@ def test_commands_refuse_a_place_for_their_files_before_their_work(run, tmp_path
         pytest.fail("the work began")
 
     monkeypatch.setattr("fokker.models.topics.run_trends.run_trends", work)
-    monkeypatch.setattr("fokker.models.topics.model.Model.mixtures", work)
+    monkeypatch.setattr("fokker.models.topics.model.TopicModel.mixtures", work)
     for arguments, out, message in (
         (["trends", "--by", "date"], "file", "must be a folder, but"),
         (["export", "mallet"], "file", "must be a folder, but"),

@@ -26,7 +26,7 @@ from fokker.models.network import estimator as network_estimator
 from fokker.models.network import inputs, metrics, report
 from fokker.models.network.calibration import chosen_calibration, derived_seed
 from fokker.models.network.networks import check_outputs, functional, paths
-from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
+from fokker.models.network.posterior import NetworkLogLikelihood, Outputs, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive
 from fokker.models.network.report import stages
 from fokker.models.network.settings import StepSettings
@@ -403,7 +403,7 @@ def test_the_likelihoods_are_those_of_the_textbook_and_predictions_have_their_mo
     learned = stats.norm(f[:2], np.exp(noise["log_noise"])).logpdf(two).sum()
     cases["learned"] = (f[:2], two, noise, None, learned)
     for kind, (x, y, theta, noise_scale, wanted) in cases.items():
-        likelihood = LogLikelihood(outputs, "gaussian" if kind == "learned" else kind, noise_scale)
+        likelihood = NetworkLogLikelihood(outputs, "gaussian" if kind == "learned" else kind, noise_scale)
         theta = {"weights": None, **theta}
         value = likelihood(theta, {"x": jnp.asarray(x), "y": jnp.asarray(y)})
         assert float(value) == pytest.approx(wanted)

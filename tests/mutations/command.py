@@ -224,10 +224,10 @@ MUTATIONS = [
         ("cli::an_experiment_says_what_it_is_doing_where_there_is_no_terminal",),
     ),
     Mutation(
-        "lab/experiments/_loop.py",
-        "states, recorded = jax.lax.scan",
-        "_, recorded = jax.lax.scan",
-        "every block of an experiment starts from the first states",
+        "samplers/loop.py",
+        "        states, info = step(",
+        "        _, info = step(",
+        "every step of an experiment starts from the first states",
         ("experiments::the_loop_over_chains_goes_on_from_block_to_block",),
     ),
     Mutation(

@@ -78,8 +78,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/judgement.py",
-        "return Verdict.of_problem(problem, Grade.BAD)",
-        "return Verdict.of_problem(problem)",
+        'explain nothing. {wording.unsuitable}", Grade.BAD)',
+        'explain nothing. {wording.unsuitable}")',
         "topics that explain nothing may be used with care",
         ("lda_estimator::the_curve_falls_and_the_verdict_is_in_words",),
     ),
@@ -91,9 +91,9 @@ MUTATIONS = [
         ("estimators::a_verdict_is_as_bad_as_its_worst_finding",),
     ),
     Mutation(
-        "models/checks.py",
-        "isinstance(value, numbers.Integral) or isinstance(value, bool)",
-        "isinstance(value, numbers.Integral)",
+        "_core/checks.py",
+        "if isinstance(value, bool) or not isinstance",
+        "if not isinstance",
         "True counts as the number 1",
         ("estimators::checks_name_the_setting_and_what_was_given",),
     ),

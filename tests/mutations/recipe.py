@@ -86,14 +86,14 @@ MUTATIONS = [
         ("fields::blocks_do_what_the_matrix_put_together_from_them_does", "dynamics"),
     ),
     Mutation(
-        "fields/_algebra.py",
+        "fields/_field.py",
         "return self._times(self.field.divergence(z, row, column, probe))",
         "return self.field.divergence(z, row, column, probe)",
         "Γ of a scaled field is not scaled",
         _FIELDS,
     ),
     Mutation(
-        "fields/_algebra.py",
+        "fields/_field.py",
         "root = jnp.sqrt(self.scale)",
         "root = self.scale",
         "the root of a scaled field is scaled by c, not √c",

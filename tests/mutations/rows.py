@@ -249,7 +249,7 @@ MUTATIONS = [
         ("precision::data_that_single_precision_rounds_are_refused_with_the_remedy",),
     ),
     Mutation(
-        "_core/checks.py",
+        "_core/tracing.py",
         "return function.__call__ if",
         "return function if",
         "a density that is a dataclass ends in an error of JAX",

@@ -112,8 +112,8 @@ MUTATIONS = [
     ),
     Mutation(
         "studio/loop.py",
-        "        key, batch_key = jax.random.split(jax.random.fold_in(key, t))\n        chosen",
-        "        batch_key, key = jax.random.split(jax.random.fold_in(key, t))\n        chosen",
+        "        key, batch_key = jax.random.split(jax.random.fold_in(key, t))\n        return key",
+        "        batch_key, key = jax.random.split(jax.random.fold_in(key, t))\n        return key",
         "the page draws with another key than its program",
         ("program::a_copied_program_has_the_same_bits",),
     ),

@@ -49,8 +49,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/groups.py",
-        "return Groups(self.by, self.labels, self.codes[documents], self.is_ordered)",
-        "return Groups(self.by, self.labels, self.codes[: len(documents)], self.is_ordered)",
+        "return TopicGroups(self.by, self.labels, self.codes[documents], self.is_ordered)",
+        "return TopicGroups(self.by, self.labels, self.codes[: len(documents)], self.is_ordered)",
         "documents after one that is left out have the group of the document before",
         ("lda_trends::a_run_has_trends_by_a_column_of_its_corpus_and_by_a_table",),
     ),

@@ -28,6 +28,21 @@ def read(folder, text, encoding="utf-8", name="table.csv", form=None, **options)
     return read_table([str(folder / name)], text=TextFormat(**(form or {})), **options)
 
 
+@pytest.mark.parametrize("bad", ["inf", "-inf", "1e999", "nan", ""])
+def test_what_is_no_finite_number_is_named_by_its_line(bad, tmp_path):
+    # A blank line is no row.
+    data = read(tmp_path, f"x,y\n1,0\n\n2,0\n{bad},0\n3,0\n")
+    assert list(data) == ["y"]
+    with pytest.raises(ColumnError, match=r"'x' has .* in line 5 of .*table\.csv"):
+        data["x"]
+
+
+def test_what_is_no_finite_number_of_json_lines_is_named_by_its_line(tmp_path):
+    data = read(tmp_path, '{"x": 1, "y": 0}\n\n{"x": -Infinity, "y": 0}\n', name="t.jsonl")
+    with pytest.raises(ColumnError, match=r"'x' has -inf in line 3 of .*t\.jsonl, which is not finite"):
+        data["x"]
+
+
 @pytest.mark.parametrize(
     ("text", "encoding", "form"),
     [
@@ -179,7 +194,7 @@ def test_dates_that_pandas_finds_too_far_are_read_one_by_one(monkeypatch):
         ("t,y\n01/02/2024,1\n03/04/2024,2\n", "'01/02/2024' may be day/month or month/day"),
         ("t,y\n2024-12-31,1\nhello,2\n", "'hello' in line 3 of .* is not a date as the others"),
         ("t,y\n2024-12-31,1\n,2\n", "'t' has 1 missing value, first in line 3"),
-        ("y\n1\n", r"dates=\['t'\]: the data have no such column"),
+        ("y\n1\n", r"dates=\['t'\]: the data have no column 't'"),
     ],
 )
 def test_dates_that_are_not_clear_are_refused(text, message, tmp_path):

@@ -18,7 +18,7 @@ from fokker.cli import execution, stored
 from fokker.models import estimator
 from fokker.models.topics.files import KIND, VERSION
 from fokker.models.topics.mixtures_file import MixturesFile
-from fokker.models.topics.model import Model
+from fokker.models.topics.model import TopicModel
 from fokker.models.topics.starting import resume_run
 from fokker.run import journal, store
 from fokker.samplers import mass_matrix
@@ -438,7 +438,7 @@ def test_a_model_of_topics_that_is_none_is_refused_by_name(tmp_path, header, arr
     path = tmp_path / "model.npz"
     files.write_arrays(path, {**header, "kind": "model", "version": 1}, arrays)
     with pytest.raises(files.DamagedFileError, match=f"{path} is not a model of fokker"):
-        Model.load(path)
+        TopicModel.load(path)
 
 
 @pytest.mark.parametrize("stages", [-1, 10**12, "x", None])
@@ -468,7 +468,7 @@ def test_predictions_are_written_as_a_whole(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     path = tmp_path / "predictions.csv"
     path.symlink_to(tmp_path / "thesis.tex")
-    predictor = predictions.Predictor(
+    predictor = predictions.RowPredictor(
         lambda draw, rows: rows[0]["x"] + draw[0], {"x": np.ones(4)}, False, "x"
     )
     with pytest.MonkeyPatch.context() as patch:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fokker.studio.formulas import MAX_DEPTH, MAX_LENGTH, FormulaError, function, parse, python, text
 from fokker.studio.formulas.derivative import derivative
 from fokker.studio.formulas.mathml import mathml, matrix
-from fokker.studio.formulas.tree import CONSTANTS, FUNCTIONS, Binary, Call, Name, Negative, Number
+from fokker.studio.formulas.tree import CONSTANTS, FUNCTIONS, Apply, Binary, Name, Negative, Number
 from fokker.studio.formulas.values import value
 
 LETTERS = ("x", "y")
@@ -27,7 +27,7 @@ def trees(functions=tuple(FUNCTIONS)):
     def extend(inner):
         powers = st.builds(lambda a, n: Binary("^", a, n), inner, st.sampled_from([2.0, 3.0]).map(Number))
         calls = st.sampled_from(functions).flatmap(
-            lambda name: st.tuples(*[inner] * FUNCTIONS[name]).map(lambda a: Call(name, a))
+            lambda name: st.tuples(*[inner] * FUNCTIONS[name]).map(lambda a: Apply(name, a))
         )
         binary = st.builds(Binary, st.sampled_from("+-*/"), inner, inner)
         return st.one_of(binary, powers, st.builds(Negative, inner), calls)
@@ -137,7 +137,7 @@ def test_precedence_is_that_of_mathematics(typed, wanted):
         ("sin x", "write '\\(' here", 4),
         ("sin(x, y)", "takes 1 argument", 0),
         ("x + z", "'z' at character 5 is not known", 4),
-        ("sine(x)", "Did you mean sin", 0),
+        ("sine(x)", "Did you mean 'sin'", 0),
         ("x(y)", "is not a function", 1),
         ("x + ", "is wanted here", 3),
         ("x $ y", "'\\$' at character 3", 2),

@@ -12,7 +12,7 @@ from studio_server import link
 import fokker as fk
 from fokker.studio import analysis, simulation
 from fokker.studio.analysis import completion, residual_map, verdict
-from fokker.studio.design import DesignError, Run, design_of
+from fokker.studio.design import DesignError, RunSettings, design_of
 
 FEW = {"number_of_points": 32, "explain": False}
 # Those that every run looks at; all of them are the slow test.
@@ -50,7 +50,7 @@ def test_the_page_shows_what_check_says_on_all_of_them(monkeypatch, page, served
     assert len(names) == 60
 
     def known(design):
-        return report_on(names[dataclasses.replace(design, run=Run())])
+        return report_on(names[dataclasses.replace(design, run=RunSettings())])
 
     monkeypatch.setattr(analysis, "known_verdict", known)
     # What is watched here is the verdict: all of them run as one that is built already.

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 
 # The axes of draws, in ArviZ and in stored runs.
 AXES = ("chain", "draw")

@@ -4,7 +4,6 @@ Only this module decides the order of the variables in a vector, how a function 
 on a state, and how a state that does not fit is described in messages.
 """
 
-import difflib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
+
+from fokker._core.names import nearest
 
 # A pytree of arrays; a dictionary of them if the variables have names.
 State: TypeAlias = Any
@@ -127,13 +128,6 @@ def as_arrays(tree: PyTree[Any]) -> PyTree[Array]:
         return jnp.asarray(leaf, jnp.result_type(float, leaf))
 
     return jax.tree.map_with_path(as_array, tree)
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint such as " Did you mean 'theta'?", or an empty string."""
-    by_lower_case = {other.lower(): other for other in names}
-    close = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.6)
-    return f" Did you mean {by_lower_case[close[0]]!r}?" if close else ""
 
 
 def arguments_of(function: Callable[..., Any]) -> tuple[list[str], bool] | None:

@@ -1,5 +1,6 @@
-"""Errors for functions of a user that JAX cannot trace, or that do not return real numbers."""
+"""Functions of a user: as JAX knows them, and errors for those that it cannot trace or that are not real."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -36,3 +37,14 @@ def check_real(what: str, shapes: PyTree[Any]) -> None:
     for leaf in jax.tree.leaves(shapes):
         if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
             raise not_real(what, f"numbers of type {leaf.dtype}")
+
+
+def hashable(function: Any) -> Callable[..., Any]:
+    """A function by which JAX knows its programs."""
+    try:
+        hash(function)
+    except TypeError:
+        # As of a dataclass that is not frozen: its method is known by the object itself. Of what is a tree of
+        # arrays JAX knows the parts.
+        return function.__call__ if jax.tree_util.all_leaves([function]) else function
+    return function

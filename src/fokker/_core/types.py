@@ -9,3 +9,6 @@ Number: TypeAlias = float | Array
 
 # Arrays in any structure: a state, the randomness of a step, a batch of rows.
 Arrays: TypeAlias = PyTree[Array]
+
+# The name of a variable of a state; None for the whole state.
+PartName: TypeAlias = str | None

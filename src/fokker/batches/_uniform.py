@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from fokker._core.count import Count
+from fokker._core.names import nearest
 from fokker._core.random import fold_in, randint
-from fokker._core.state import nearest
 from fokker.batches._permutation import permuted
 from fokker.batches._scheme import Batch, Scheme, check_batch_size
 from fokker.rows import take

@@ -19,6 +19,7 @@ from fokker._core.state import ravel
 from fokker.checker._finding import ALARM, Finding
 from fokker.dynamics.problem import Problem, double
 from fokker.samplers.contract import Sampler
+from fokker.samplers.loop import take_steps
 from fokker.samplers.schedules import step_size_at
 
 # Of the sampler, from every draw: a small bias of one step adds up.
@@ -39,12 +40,7 @@ def position_of(sampler: Sampler, problem: Problem, x: Array) -> Any:
 
 def steps_from(sampler: Sampler, state: Any, keys: Array) -> tuple[Any, Array]:
     """The state after one step per key, and theta after each of them."""
-
-    def step(state: Any, key: Array) -> tuple[Any, Array]:
-        state, _ = sampler.step(key, state)
-        return state, ravel(sampler.position(state))
-
-    return jax.lax.scan(step, state, keys)
+    return take_steps(sampler.step, state, (keys, None), lambda state, _: ravel(sampler.position(state)))
 
 
 def at_temperature(sampler: Sampler, factor: float) -> Sampler | None:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from fokker._core.keys import checked_seed
-from fokker.checker._dynamics import Options, check_dynamics
+from fokker.checker._dynamics import CheckOptions, check_dynamics
 from fokker.checker._inputs import first_state
 from fokker.checker._report import Report
 from fokker.checker._samplers import check_sampler
@@ -89,7 +89,7 @@ def check(
     report.reasons  # ["the drift lacks -D∇H: noise without the friction that balances it"]
     ```
     """
-    options = Options(points, number_of_points, exact, explain, periodic, sphere, checked_seed(seed))
+    options = CheckOptions(points, number_of_points, exact, explain, periodic, sphere, checked_seed(seed))
     temperature = positive_temperature(temperature)
     if number_of_points is not None and number_of_points < 2:
         raise ValueError(f"number_of_points must be at least 2; {number_of_points} was given.")

@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._core.names import nearest
 from fokker._core.quick import compile_once
-from fokker._core.state import State, nearest
+from fokker._core.state import State
 from fokker.checker._residual import map_points
 from fokker.dynamics.problem import Problem, Vector
 

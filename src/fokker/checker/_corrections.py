@@ -248,7 +248,7 @@ def _keeps_volume(volume: float) -> Finding:
 
 def _acceptance(setup: _Setup, points: np.ndarray, generator: np.random.Generator) -> list[Finding]:
     """Whether it accepts with the energies and the ratio of its proposals, and stays where it does not."""
-    sampler, single = setup.sampler, setup.sampler.correction.takes_one_move
+    sampler, correction = setup.sampler, setup.sampler.correction
     like = setup.noise(jax.random.key(0))
     size = ravel(like).size
 
@@ -257,13 +257,12 @@ def _acceptance(setup: _Setup, points: np.ndarray, generator: np.random.Generato
         state, local = setup.at(x)
         draws = PathDraws(jnp.asarray(2.0), jnp.asarray(0.5), noise)  # 2: never accepted
         step, _ = sampler.local_step(state)
-        path = sampler.correction.start(draws, local, state.memory.point, step)
+        path = correction.finish(correction.start(draws, local, state.memory.point, step), step)
         end, total, change = x, jnp.zeros(()), jnp.zeros(())
-        for _ in range(1 if single else _STEPS):
-            path = sampler.correction.move(path, step)
+        for _ in range(1 if correction.takes_one_move else _STEPS):
             end, ratio, more = setup.propose(end, noise)
             total, change = total + ratio, change + more
-        outcome = sampler.correction.end(path, state.memory.point, step)
+        outcome = correction.end(path, state.memory.point, step)
         expected = jnp.minimum(1.0, jnp.exp(total - change))
         apart = jnp.max(jnp.abs(setup.outside(outcome.z, state) - setup.reversed(x)))
         return outcome.acceptance_rate - expected, apart

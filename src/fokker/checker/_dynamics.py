@@ -33,7 +33,7 @@ _DOUBLE, _SINGLE = 1e-8, 1e-5
 _PROBES = 512
 
 
-class Options(NamedTuple):
+class CheckOptions(NamedTuple):
     """The options of `fk.check`, which describes them."""
 
     points: Any = None
@@ -94,7 +94,7 @@ class _Parts(NamedTuple):
         return bool(np.any(self.drawn != self.drawn[0]))
 
 
-def check_dynamics(problem: Problem, states: list[Any], options: Options) -> Checked:
+def check_dynamics(problem: Problem, states: list[Any], options: CheckOptions) -> Checked:
     """The report on dynamics as a problem, whose points start at the states; in double precision."""
     problem = lift(problem, options.periodic, options.sphere)
     d = problem.dimension

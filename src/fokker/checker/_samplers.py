@@ -13,7 +13,7 @@ import numpy as np
 
 from fokker.checker._averages import at_temperature
 from fokker.checker._corrections import check_correction
-from fokker.checker._dynamics import Checked, Options, check_dynamics
+from fokker.checker._dynamics import Checked, CheckOptions, check_dynamics
 from fokker.checker._finding import Finding
 from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._points import draw_points
@@ -58,7 +58,7 @@ _ONE_TEMPERATURE = (
 )
 
 
-def check_sampler(sampler: Sampler, state: Any, options: Options) -> Report:
+def check_sampler(sampler: Sampler, state: Any, options: CheckOptions) -> Report:
     """The report on a sampler, at its temperature and on whether it would keep another."""
     report = _at_its_temperature(sampler, state, options)
     if not sampler.wants_target:
@@ -98,7 +98,7 @@ def _rises(followed: Followed | None) -> np.ndarray | None:
         return np.asarray(values - problem.hamiltonian(problem.start), float)
 
 
-def _at_its_temperature(sampler: Sampler, state: Any, options: Options) -> Report:
+def _at_its_temperature(sampler: Sampler, state: Any, options: CheckOptions) -> Report:
     """The report on its dynamics where it follows some, and on its correction where it has one."""
     _, states = first_state(state)
     followed = [sampler.follows(one) for one in states or [None]]
@@ -111,7 +111,7 @@ def _at_its_temperature(sampler: Sampler, state: Any, options: Options) -> Repor
     return _with_steps(sampler, followed[0], checked, states[0] if states else None, options.seed)
 
 
-def _of_dynamics(followed: list[Followed], options: Options) -> Checked:
+def _of_dynamics(followed: list[Followed], options: CheckOptions) -> Checked:
     """The report on the dynamics, from every state that was given."""
     first = followed[0]
     if first.spheres:
@@ -166,7 +166,7 @@ def _unknown(sampler: Sampler) -> Report:
 
 
 def _corrections(
-    sampler: Sampler, state: Any, options: Options
+    sampler: Sampler, state: Any, options: CheckOptions
 ) -> tuple[list[Finding], np.ndarray, bool, list[str]]:
     """The findings about the correction, the points used, whether they settled, and notes."""
     notes: list[str] = []
@@ -212,7 +212,7 @@ def _number_of_points(sampler: Sampler, d: int) -> int:
     return max(_POINTS, min(_POINTS_FOR_AVERAGES, _NUMBERS_FOR_AVERAGES // d))
 
 
-def _corrected(sampler: Sampler, state: Any, options: Options) -> Report:
+def _corrected(sampler: Sampler, state: Any, options: CheckOptions) -> Report:
     """The report on a sampler of which only the correction is checked."""
     findings, points, settled, notes = _corrections(sampler, state, options)
     broken = [f for f in findings if not f.holds]

@@ -15,7 +15,7 @@ from fokker.cli.console import show, show_error
 from fokker.cli.estimate import estimate
 from fokker.cli.execution import run_and_report
 from fokker.cli.flags import CommandError
-from fokker.cli.model_file import Model
+from fokker.cli.model_file import ModelFile
 from fokker.cli.options import QUANTILES
 from fokker.cli.settings import MODEL, SAMPLER, parse_quantiles
 from fokker.cli.stored import MODEL_OPTIONS, REPORT, has_all_steps, option_of_run, written_command
@@ -30,7 +30,7 @@ from fokker.run.trace import Trace
 from fokker.targets import find_mode
 
 
-class Call:
+class SampleCall:
     """The options of `fokker sample` as the arguments of `fk.sample`.
 
     `folder`: that of the run. Where there is one, its mode is used, so that it goes on with the same numbers.
@@ -41,7 +41,7 @@ class Call:
         self.options = {name: value for name, value in options.items() if name not in MODEL_OPTIONS}
         settings = options.get("settings", {MODEL: {}, SAMPLER: {}})
         self.quantiles = parse_quantiles(options.get("quantiles", QUANTILES))
-        model = Model.load(options["source"], settings[MODEL], options["init"])
+        model = ModelFile.load(options["source"], settings[MODEL], options["init"])
         data = read_data(options)
         # As they were read: new rows are to have the same columns in this order, and the same codes.
         self.columns = None if data is None else list(data.order)
@@ -128,7 +128,7 @@ def print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
     if not overwrite:
         options = {**options, "precision": _precision(options, out)}
     with computing_in(options.get("precision")):
-        call = Call(options, out)
+        call = SampleCall(options, out)
         settings = options["settings"]
         for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite, settings):
             show(line)
@@ -140,7 +140,7 @@ def run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
     precision = by_first(lambda: _precision(options, out))
     options = {**options, "precision": precision}
     with computing_in(precision):
-        call = Call(options, out)
+        call = SampleCall(options, out)
         as_used = {**options, "columns": call.columns, "categories": call.labels, "mode": call.mode}
 
         def run() -> Trace:

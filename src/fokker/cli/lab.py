@@ -22,7 +22,7 @@ def demo(
 ) -> None:
     """Logistic regression on a million rows; a network; ratings; right and wrong samplers side by side."""
     from fokker._core.keys import checked_seed
-    from fokker._core.state import nearest
+    from fokker._core.names import nearest
     from fokker.cli.folders import made_folder
     from fokker.demo import DEMOS
 

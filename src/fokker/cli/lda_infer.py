@@ -15,7 +15,7 @@ from fokker.cli.options import Seed
 if TYPE_CHECKING:
     import numpy as np
 
-    from fokker.models.topics.model import Model
+    from fokker.models.topics.model import TopicModel
 
 # `infer` prints at most this many topics per document, of at least this share, with this many words.
 _MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
@@ -47,7 +47,7 @@ def infer(
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
     from fokker._core.paths import as_file
     from fokker.cli.folders import check_not_replaced
-    from fokker.models.topics.model import Model
+    from fokker.models.topics.model import TopicModel
     from fokker.run.progress import Progress
 
     if out is not None:  # before the work, not after it
@@ -57,7 +57,7 @@ def infer(
         if format is not None or key is not None:
             raise CommandError("--format and --key are of TEXT…, which is not given: leave them out.")
         out = out or _folder_of_run(model) / _ALL_MIXTURES
-    loaded = Model.load(model)
+    loaded = TopicModel.load(model)
     topics = _in_words(loaded)
     names: list[str] = []
     lengths: list[np.ndarray] = []
@@ -98,12 +98,12 @@ def export(
     """Write files that other tools read, with the mixtures of all documents of the run."""
     from fokker.cli.folders import made_folder
     from fokker.models.topics.export import TOOLS, Exported, write
-    from fokker.models.topics.model import Model
+    from fokker.models.topics.model import TopicModel
     from fokker.run.progress import Progress
 
     if tool not in TOOLS:
         raise ValueError(f"the tools are {', '.join(TOOLS)}, not {tool!r}.")
-    loaded = Model.load(model)
+    loaded = TopicModel.load(model)
     folder = _folder_of_run(model)
     corpus, target = loaded.open_run(folder), out or folder / tool
     with made_folder(target), Progress("inferring mixtures", corpus.size, unit="documents") as progress:
@@ -116,7 +116,7 @@ def export(
     show(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
 
 
-def _in_words(model: "Model") -> list[str]:
+def _in_words(model: "TopicModel") -> list[str]:
     """Each topic with its most probable words."""
     from fokker.models.topics.model import top_words
 

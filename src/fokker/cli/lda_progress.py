@@ -7,9 +7,9 @@ from typing import Self
 
 from rich.console import Console
 
-from fokker.models.topics.live import Progress as Live
+from fokker.models.topics.live import LiveProgress as Live
 from fokker.models.topics.model import top_words
-from fokker.models.topics.run import Run
+from fokker.models.topics.run import TopicRun
 from fokker.run.interruption import Interruption, Stopped
 from fokker.run.progress import Progress
 
@@ -24,7 +24,7 @@ class RunProgress:
     `interruption`: where one is given, a request to stop ends what is shown by `show` with `Stopped`.
     """
 
-    def __init__(self, run: Run, console: Console) -> None:
+    def __init__(self, run: TopicRun, console: Console) -> None:
         self.console = console
         self.interruption: Interruption | None = None
         self._description = "reading documents"
@@ -59,7 +59,7 @@ class RunProgress:
             self._progress.start_part(description, total, unit=unit, completed=completed)
         self._progress.update(completed, total=total)
 
-    def update(self, run: Run) -> None:
+    def update(self, run: TopicRun) -> None:
         """Show how far the run is; the note changes less often."""
         # Documents that wait for the start are only read: their speed says nothing of what follows.
         description = "learning topics" if run.training.documents else "reading documents"
@@ -70,7 +70,7 @@ class RunProgress:
             self._progress.update(note=self._note(run, now))
             self._seen_at, self._seen_tokens = now, run.tokens
 
-    def _note(self, run: Run, now: float) -> str:
+    def _note(self, run: TopicRun, now: float) -> str:
         words_per_second = (run.tokens - self._seen_tokens) / (now - self._seen_at)
         parts = [f"{words_per_second:,.0f} words/s"]
         if run.training.curve.points:
@@ -79,7 +79,7 @@ class RunProgress:
             self._topic, self._next_topic = self._next(run), now + _TOPIC
         return "  ".join(filter(None, [*parts, self._topic]))
 
-    def _next(self, run: Run) -> str:
+    def _next(self, run: TopicRun) -> str:
         """The most probable words of the next topic."""
         beta = run.training.draws.draws[-1]  # of the topics of this process
         k = next(self._topics) % beta.shape[1]

@@ -12,9 +12,9 @@ from fokker.models.topics.wording import number_of_documents
 
 if TYPE_CHECKING:
     from fokker.cli.lda_progress import RunProgress
-    from fokker.models.topics.model import Model
+    from fokker.models.topics.model import TopicModel
     from fokker.models.topics.results import Findings
-    from fokker.models.topics.run import Run
+    from fokker.models.topics.run import TopicRun
     from fokker.models.topics.settings import Settings
 
 # The exit code after Ctrl-C.
@@ -41,7 +41,7 @@ def start(
     passes: Any,
     mixtures: bool,
     overwrite: bool,
-) -> "Run | None":
+) -> "TopicRun | None":
     """A new run; None after an interruption of any process.
 
     `learning`: settings of a vocabulary that is learned.
@@ -77,7 +77,9 @@ def start(
     return run
 
 
-def resumed(folder: Path, changes: dict[str, Any], passes: Any, mixtures: bool, threads: int | None) -> "Run":
+def resumed(
+    folder: Path, changes: dict[str, Any], passes: Any, mixtures: bool, threads: int | None
+) -> "TopicRun":
     """The run in a folder at its checkpoint; `changes`: settings that were given again."""
     from fokker.models.topics.starting import resume_run
 
@@ -85,7 +87,7 @@ def resumed(folder: Path, changes: dict[str, Any], passes: Any, mixtures: bool, 
     return resume_run(folder, changes, passes=passes, mixtures=mixtures, threads=threads, notify=show_error)
 
 
-def _message(run: "Run") -> str:
+def _message(run: "TopicRun") -> str:
     settings, words = run.settings, len(run.corpus.vocabulary)
     size = "" if run.plan.length is None else f"{number_of_documents(run.plan.length)}, "
     total = "growing with the documents read" if run.plan.length is None else f"{run.total():,.0f}"
@@ -117,7 +119,7 @@ def _message(run: "Run") -> str:
     )
 
 
-def execute(run: "Run", skip: bool) -> int:
+def execute(run: "TopicRun", skip: bool) -> int:
     """Step to the end, write the results, print them, and return the exit code."""
     from fokker.models.topics.report import documents_used
 
@@ -133,7 +135,7 @@ def execute(run: "Run", skip: bool) -> int:
     return 0 if findings.perplexity < findings.unigram else 1
 
 
-def learn(run: "Run", skip: bool = True) -> "tuple[Findings, list[str]] | None":
+def learn(run: "TopicRun", skip: bool = True) -> "tuple[Findings, list[str]] | None":
     """Step to the end and write the results; return the findings and the names of the files.
 
     None after an interruption that left no results, which is then explained.
@@ -162,12 +164,12 @@ def learn(run: "Run", skip: bool = True) -> "tuple[Findings, list[str]] | None":
     return None
 
 
-def resume_command(run: "Run") -> str:
+def resume_command(run: "TopicRun") -> str:
     """The command that continues a run."""
     return f"fokker lda --resume {run.folder}"
 
 
-def _end(run: "Run", progress: "RunProgress") -> "tuple[Findings, list[str]]":
+def _end(run: "TopicRun", progress: "RunProgress") -> "tuple[Findings, list[str]]":
     """Compute and write the results."""
     from fokker.cli.lda_wording import COMMAND, interrupted
     from fokker.models.topics.results import analyse
@@ -180,7 +182,7 @@ def _end(run: "Run", progress: "RunProgress") -> "tuple[Findings, list[str]]":
         return findings, _write(run, model, findings, progress)
 
 
-def _print_findings(run: "Run", findings: "Findings") -> None:
+def _print_findings(run: "TopicRun", findings: "Findings") -> None:
     from fokker.models.topics.results import by_prevalence, headline, topic_line
 
     if summary := run.tally.sentence():
@@ -198,7 +200,7 @@ def _print_findings(run: "Run", findings: "Findings") -> None:
         show(f"the mixtures of {run.dropped_mixtures:,} documents are missing: the disk was full.")
 
 
-def _write(run: "Run", model: "Model", findings: "Findings", progress: "RunProgress") -> list[str]:
+def _write(run: "TopicRun", model: "TopicModel", findings: "Findings", progress: "RunProgress") -> list[str]:
     """Write the results separately, so that an error affects one file; return the file names."""
     from fokker._core.files import write_text
     from fokker.models.topics.files import CHECKPOINT, MIXTURES, SUMMARY

@@ -14,7 +14,7 @@ from fokker.models.topics.files import CHECKPOINT, PREVIOUS, SUMMARY, folder_of
 from fokker.models.topics.settings import Settings
 
 if TYPE_CHECKING:
-    from fokker.models.topics.run import Run
+    from fokker.models.topics.run import TopicRun
 
 SWEEP = "sweep.json"
 
@@ -106,7 +106,7 @@ class Sweep:
         summary = RunSummary.read(folder)
         return summary is not None and summary.is_complete and self.passes in ("default", summary.passes)
 
-    def _run(self, folder: Path, topics: int, threads: int | None) -> "Run | None":
+    def _run(self, folder: Path, topics: int, threads: int | None) -> "TopicRun | None":
         """The run with this number of topics, new or at its checkpoint; None after an interruption."""
         from fokker.run.processes import by_first
 
@@ -126,7 +126,7 @@ class Sweep:
         )
 
 
-def _is_learned(run: "Run") -> bool:
+def _is_learned(run: "TopicRun") -> bool:
     return learn(run) is not None and not run.interrupted
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.cli.flags import CommandError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def load_object(source: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelFile:
     """A model file with settings for the arguments of its functions.
 
     `name`: that of the target, or of a function that makes it, in the file; None where the file has
@@ -99,7 +99,7 @@ class Model:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, source: str, settings: Mapping[str, Any] | None = None, init: str = INIT) -> "Model":
+    def load(cls, source: str, settings: Mapping[str, Any] | None = None, init: str = INIT) -> "ModelFile":
         """The model of FILE.py:NAME, or of FILE.py where only one thing in it can be meant."""
         file, name = split_source(source)
         module = import_file(file)

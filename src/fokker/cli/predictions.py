@@ -18,7 +18,7 @@ from fokker._core.files import write_atomically
 from fokker._core.keys import key_of_seed
 from fokker._core.state import describe_shapes
 from fokker.cli.flags import CommandError
-from fokker.cli.model_file import DATA, PREDICT, Model
+from fokker.cli.model_file import DATA, PREDICT, ModelFile
 from fokker.rows import is_source, leaves
 from fokker.rows.table import Columns
 from fokker.run.folder import describe_theta
@@ -35,7 +35,7 @@ _NUMBERS = 2**24
 LOG_DENSITY = "log_predictive_density"
 
 
-class Predictor(NamedTuple):
+class RowPredictor(NamedTuple):
     """`function((theta, draw number), (rows, row numbers))`, the rows of new data, and what it predicts."""
 
     function: Callable[..., PyTree[Array]]
@@ -44,7 +44,9 @@ class Predictor(NamedTuple):
     description: str
 
 
-def open_with_theta(folder: Path, model: Model, init: str, data: Callable[[], Any] = lambda: None) -> Trace:
+def open_with_theta(
+    folder: Path, model: ModelFile, init: str, data: Callable[[], Any] = lambda: None
+) -> Trace:
     """The run in a folder, with draws in the tree of `init` in the model's file, as log_prior was given it.
 
     `data()` reads the data of the run, for an `init` that takes them. Without an init, or where its leaves
@@ -56,7 +58,7 @@ def open_with_theta(folder: Path, model: Model, init: str, data: Callable[[], An
     return StoredTrace(folder, structure=jax.tree.structure(theta) if is_same else None)
 
 
-def _theta_like(model: Model, name: str, data: Callable[[], Any]) -> PyTree[Any]:
+def _theta_like(model: ModelFile, name: str, data: Callable[[], Any]) -> PyTree[Any]:
     """A tree like theta, where the file has one; else None."""
     init: Any = getattr(model.module, name, None)
     if inspect.isfunction(init) and DATA in inspect.signature(init).parameters:
@@ -77,7 +79,7 @@ def draws_of(trace: Trace, most: int) -> PyTree[np.ndarray]:
     return jax.tree.map(lambda x: np.asarray(x)[:, places], samples)
 
 
-def predictor(model: Model, data: Columns | None, seed: int) -> Predictor:
+def predictor(model: ModelFile, data: Columns | None, seed: int) -> RowPredictor:
     """What can be predicted: `predict` in the model's file, or else the log density of each row."""
     function = getattr(model.module, PREDICT, None)
     if function is not None:
@@ -90,7 +92,7 @@ def predictor(model: Model, data: Columns | None, seed: int) -> Predictor:
                 return bound(theta, datum)
             return bound(theta, datum, key=jax.random.fold_in(jax.random.fold_in(key, number), place))
 
-        return Predictor(_by_row(values), data, False, f"{PREDICT}() in {model.file}")
+        return RowPredictor(_by_row(values), data, False, f"{PREDICT}() in {model.file}")
     target: Any = model.target(data)
     if not isinstance(target, TargetWithData):
         raise CommandError(
@@ -99,7 +101,7 @@ def predictor(model: Model, data: Columns | None, seed: int) -> Predictor:
         )
     # Draws are of the constrained theta.
     likelihood = target.log_likelihood_of_theta
-    return Predictor(
+    return RowPredictor(
         _by_row(lambda draw, row: likelihood(draw[0], row[0])),
         target.data,
         True,
@@ -112,7 +114,7 @@ def _by_row(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def write_predictions(
-    path: Path, prediction: Predictor, draws: PyTree[Any], quantiles: Sequence[float]
+    path: Path, prediction: RowPredictor, draws: PyTree[Any], quantiles: Sequence[float]
 ) -> tuple[int, int]:
     """Write one line per row, in the order of the data, and return how many rows and columns there are.
 
@@ -165,7 +167,7 @@ def _blocks(size: int, block: int) -> Iterator[tuple[int, int]]:
 
 
 def _values_of(
-    prediction: Predictor, draws: PyTree[np.ndarray], rows: PyTree[np.ndarray], block: int
+    prediction: RowPredictor, draws: PyTree[np.ndarray], rows: PyTree[np.ndarray], block: int
 ) -> PyTree[np.ndarray]:
     values = predict(prediction.function, draws, rows, (), block, 1, None, False, prediction.description)
     wrong = [x for x in jax.tree.leaves(values) if x.dtype.kind not in "biuf" or x.ndim > 4]

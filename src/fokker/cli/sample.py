@@ -251,7 +251,7 @@ def predict(
     from fokker.cli.call import data_of_run, read_data
     from fokker.cli.execution import doubts_about
     from fokker.cli.folders import check_not_replaced
-    from fokker.cli.model_file import Model
+    from fokker.cli.model_file import ModelFile
     from fokker.cli.predictions import draws_of, open_with_theta, predictor, write_predictions
     from fokker.cli.settings import MODEL, parse_quantiles
     from fokker.cli.stored import read_command
@@ -265,7 +265,7 @@ def predict(
     if doubts is not None:
         show_error(f"fokker: {doubts}.", "yellow")
     with computing_in(options.get("precision")):
-        loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
+        loaded = ModelFile.load(options["source"], options["settings"][MODEL], options["init"])
         prediction = predictor(loaded, read_data(options, are_new=True), seed)
         trace = open_with_theta(folder, loaded, options["init"], lambda: data_of_run(folder, options))
         chosen = draws_of(trace, draws)

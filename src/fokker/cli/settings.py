@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.cli.flags import CommandError
 
 # Tables of a file of settings: arguments of the model's functions and of the sampler.

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State, dimension, ravel, unravel, variable_names
+from fokker._core.types import PartName
 from fokker.completion._interpolate import Spline, extend, fit_spline
 from fokker.fields import Field
 
@@ -48,9 +49,7 @@ class Curl(Field):
         upper = jnp.zeros((self.dimension, self.dimension), x.dtype).at[rows, columns].set(values)
         return upper - upper.T
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """Q(z) v, over the whole state."""
         if row is not None or column is not None:
             raise ValueError(

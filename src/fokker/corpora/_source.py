@@ -14,7 +14,7 @@ Text = tuple[str, Iterable[str]]
 Counts = tuple[str, np.ndarray, np.ndarray]
 
 
-class Source(ABC):
+class CorpusSource(ABC):
     """A source of documents.
 
     `label`: its name in messages. `single_pass`: whether it can be read only once. `portable`: whether
@@ -27,7 +27,7 @@ class Source(ABC):
     size: int | None = None
 
 
-class TextSource(Source):
+class TextSource(CorpusSource):
     """A source of named texts."""
 
     @abstractmethod
@@ -65,7 +65,7 @@ class TableSource(FileSource):
     named_by: str | None = None
 
 
-class CountSource(Source):
+class CountSource(CorpusSource):
     """A source of named documents as word ids (ascending, unique) and counts, both int32.
 
     `path`: its file, or None. The same folder may contain a list of the words.

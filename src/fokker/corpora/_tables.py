@@ -7,12 +7,12 @@ from pathlib import Path
 from fokker.corpora._json import NAME_KEYS
 from fokker.corpora._source import TableSource, Text
 from fokker.corpora._tally import Tally, decoded
+from fokker.rows.column import listed, no_column
 from fokker.rows.compressed import blocks, lines
 from fokker.rows.delimited import most_frequent, numbered_rows
 from fokker.rows.parquet_file import check_pyarrow, open_parquet
 
 _DELIMITERS = ",;\t|"
-_MAX_NAMED_COLUMNS = 12
 
 
 class Csv(TableSource):
@@ -72,7 +72,7 @@ class Parquet(TableSource):
         if kind not in ("string", "string_view"):
             raise ValueError(
                 f"the column {header[column]!r} of {path} is of type {kind}, not text: choose another of "
-                f"{_shown(header)} with key=…."
+                f"{listed(header)} with key=…."
             )
         name_column = _name_column(header, column, self.named_by, str(path))
         columns = [header[i] for i in dict.fromkeys((column, name_column)) if i is not None]
@@ -104,23 +104,17 @@ def column_of(key: str, header: Sequence[str] | None, label: str) -> int:
     if len(header) == 1:
         return 0
     raise ValueError(
-        f"{label} has no column {key!r}; it has {_shown(header)}: choose the one of the text with "
-        "key=…. If the first row of a CSV file is not a header, give the number of the column, from 1."
+        f"{label} has {no_column(key, header)} Choose the one of the text with key=…. If the first row of a "
+        "CSV file is not a header, give the number of the column, from 1."
     )
 
 
 def _name_column(header: Sequence[str], text_column: int, named_by: str | None, label: str) -> int | None:
     if named_by is not None:
         if named_by not in header:
-            raise ValueError(f"{label} has no column {named_by!r}; it has {_shown(header)}.")
+            raise ValueError(f"{label} has {no_column(named_by, header)}")
         return list(header).index(named_by)
     lower = [name.lower() for name in header]
     return next(
         (lower.index(key) for key in NAME_KEYS if key in lower and lower.index(key) != text_column), None
     )
-
-
-def _shown(header: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, header[:_MAX_NAMED_COLUMNS])) or "no columns"
-    more = len(header) - _MAX_NAMED_COLUMNS
-    return f"{shown} and {more} more" if more > 0 else shown

@@ -7,14 +7,14 @@ the range, are the lines read one by one: identifiers that are not integers, and
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fokker.rows.column import is_number
+from fokker.rows.column import is_number, no_column
 from fokker.rows.delimited import TextFormat, numbered_rows, parsed
 
 # The names of the columns in common data sets, in lower case and without "_".
@@ -25,9 +25,11 @@ _NETFLIX_MOVIE = re.compile(r"^[ \t]*(\d+):[ \t]*\r?$", re.MULTILINE)
 _SHOWN_LENGTH = 60
 
 Columns = Sequence[str] | Sequence[int]
+# The range in which ratings must lie.
+Limits = tuple[float, float] | None
 
 
-class Table(NamedTuple):
+class RatingTable(NamedTuple):
     """One entry per rating: identifiers as integers or text, and values."""
 
     users: np.ndarray
@@ -88,7 +90,7 @@ def find_layout(text: str, path: Path, columns: Columns | None) -> Delimited:
     return Delimited(delimiter, (user, item, rating), has_header=True, item_column=fields[item])
 
 
-def parse_delimited(text: str, path: Path, layout: Delimited, limits: tuple[float, float] | None) -> Table:
+def parse_delimited(text: str, path: Path, layout: Delimited, limits: Limits) -> RatingTable:
     """The columns of a text file with one rating per line."""
     table = _parse_fast(text, layout)
     if table is None or not _are_valid(table.values, limits):
@@ -96,7 +98,7 @@ def parse_delimited(text: str, path: Path, layout: Delimited, limits: tuple[floa
     return table
 
 
-def parse_netflix(text: str, path: Path, limits: tuple[float, float] | None) -> Table:
+def parse_netflix(text: str, path: Path, limits: Limits) -> RatingTable:
     """The columns of a file with lines `movie:`, each followed by lines `user,rating,date` of that movie."""
     layout = Delimited(",", (0, 0, 1), has_header=False)  # the item is in no column
     movies, counts = [], []
@@ -110,12 +112,12 @@ def parse_netflix(text: str, path: Path, limits: tuple[float, float] | None) -> 
     return table._replace(items=np.repeat(np.array(movies, np.int64), counts))
 
 
-def refuse_invalid(values: np.ndarray, path: Path, limits: tuple[float, float] | None) -> None:
-    """Refuse values of a binary format that are not finite or out of range; the message names the first."""
+def refuse_invalid(values: np.ndarray, place: Callable[[int], str], limits: Limits) -> None:
+    """Refuse values that are not finite or out of range; the message names the `place` of the first."""
     if not _are_valid(values, limits):
-        for position, value in enumerate(values.tolist()):
+        for row, value in enumerate(values.tolist()):
             if problem := _problem(value, limits):
-                raise ValueError(f"{path}, rating {position + 1}: {problem}")
+                raise ValueError(f"{place(row)}: {problem}")
 
 
 def _first_line(text: str) -> str:
@@ -141,9 +143,7 @@ def _layout_of_columns(fields: list[str], delimiter: str, path: Path, columns: C
     names = [field.strip() for field in fields]
     for column in columns:
         if column not in names:
-            raise ValueError(
-                f"columns: {path} has no column {column!r}; its header names {', '.join(names)}."
-            )
+            raise ValueError(f"columns: {path} has {no_column(str(column), names)}")
     places = _triple([names.index(str(column)) for column in columns])
     return Delimited(delimiter, places, has_header=True, item_column=str(columns[1]))
 
@@ -153,7 +153,7 @@ def _triple(positions: list[int]) -> tuple[int, int, int]:
     return user, item, rating
 
 
-def _parse_fast(text: str, layout: Delimited) -> Table | None:
+def _parse_fast(text: str, layout: Delimited) -> RatingTable | None:
     """The table if every identifier is an integer and every rating a number, else None."""
     user, item, rating = layout.positions
     names = range(len(_split_line(_first_line(text), layout.delimiter)))
@@ -173,7 +173,7 @@ def _parse_fast(text: str, layout: Delimited) -> Table | None:
             )
         except (ValueError, OverflowError, Warning):
             return None
-    return Table(*(frame[position].to_numpy() for position in layout.positions))
+    return RatingTable(*(frame[position].to_numpy() for position in layout.positions))
 
 
 def _rows(text: str, layout: Delimited) -> Iterator[tuple[int, list[str]]]:
@@ -197,11 +197,8 @@ def _netflix_rows(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _parse_slowly(
-    rows: Iterator[tuple[int, list[str]]],
-    path: Path,
-    positions: tuple[int, int, int],
-    limits: tuple[float, float] | None,
-) -> Table:
+    rows: Iterator[tuple[int, list[str]]], path: Path, positions: tuple[int, int, int], limits: Limits
+) -> RatingTable:
     """Read rows one by one; the message about a row that cannot be read names its line."""
     num_columns = max(positions) + 1
     users: list[str] = []
@@ -226,7 +223,7 @@ def _parse_slowly(
         users.append(user)
         items.append(item)
         values.append(value)
-    return Table(_identifiers(users), _identifiers(items), np.array(values, np.float64))
+    return RatingTable(_identifiers(users), _identifiers(items), np.array(values, np.float64))
 
 
 def _identifiers(texts: list[str]) -> np.ndarray:
@@ -237,14 +234,14 @@ def _identifiers(texts: list[str]) -> np.ndarray:
         return np.array(texts, dtype=np.str_)
 
 
-def _are_valid(values: np.ndarray, limits: tuple[float, float] | None) -> bool:
+def _are_valid(values: np.ndarray, limits: Limits) -> bool:
     is_valid = np.isfinite(values)
     if limits is not None:
         is_valid &= (values >= limits[0]) & (values <= limits[1])
     return bool(np.all(is_valid))
 
 
-def _problem(value: float, limits: tuple[float, float] | None) -> str:
+def _problem(value: float, limits: Limits) -> str:
     """What is wrong with a rating; empty if nothing is."""
     if not np.isfinite(value):
         return f"the rating is {value}; a finite number is needed."
@@ -253,7 +250,7 @@ def _problem(value: float, limits: tuple[float, float] | None) -> str:
     return ""
 
 
-def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None) -> tuple[Table, str]:
+def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None) -> tuple[RatingTable, str]:
     """The columns of a file of named arrays: those of `columns`, or named like those of a text file.
 
     And what the file calls that of items.
@@ -282,4 +279,4 @@ def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None)
         values = chosen[2].astype(np.float64)
     except (ValueError, TypeError):
         raise ValueError(f"{path}: the ratings are of type {chosen[2].dtype}; numbers are needed.") from None
-    return Table(chosen[0], chosen[1], values), chosen_names[1]
+    return RatingTable(chosen[0], chosen[1], values), chosen_names[1]

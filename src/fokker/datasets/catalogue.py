@@ -1,9 +1,10 @@
 """The known data sets: what they are, on which terms, where from, and the checksums of their files."""
 
-import difflib
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from fokker._core.names import nearest
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,5 @@ def find_dataset(name: str) -> DataSet:
     """The data set with this name; the error suggests the nearest."""
     if name in CATALOGUE:
         return CATALOGUE[name]
-    near = difflib.get_close_matches(name, CATALOGUE, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = nearest(name, list(CATALOGUE))
     raise ValueError(f"there is no data set {name!r}.{hint} There are: {', '.join(CATALOGUE)}.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fokker.datasets._rating_tables import normal_name
-from fokker.rows.column import is_number, listed
+from fokker.rows.column import is_number, listed, no_column
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -40,7 +40,6 @@ def read_features(path: str | Path, *, columns: Sequence[str] | None = None) -> 
     """
     import pandas
 
-    from fokker._core.state import nearest
     from fokker.rows.table import ColumnError, columns_of, read_table
 
     path = Path(path).expanduser()
@@ -57,10 +56,7 @@ def read_features(path: str | Path, *, columns: Sequence[str] | None = None) -> 
         )
     for name in chosen:
         if name not in problems:
-            raise ColumnError(
-                f"{path} has no column {name!r}.{nearest(name, list(problems))} Its columns are "
-                f"{listed(list(problems))}."
-            )
+            raise ColumnError(f"{path} has {no_column(name, list(problems))}")
     texts = {name: problem for name in (key, *chosen) if (problem := problems[name]) is not None}
     table = read_table(
         [str(path)], columns=[key, *chosen], categories=dict.fromkeys(texts), may_be_missing=texts

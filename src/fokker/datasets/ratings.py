@@ -1,6 +1,6 @@
 """Ratings of items by users, from the files in which they are commonly published."""
 
-import difflib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -8,9 +8,11 @@ from typing import Literal
 import numpy as np
 
 from fokker._core.missing import check_none_missing
+from fokker._core.names import nearest
 from fokker.datasets._rating_tables import (
     Columns,
-    Table,
+    Limits,
+    RatingTable,
     find_layout,
     is_netflix,
     parse_delimited,
@@ -184,7 +186,7 @@ def read_ratings(
     path = locate(path)
     files = _files(path)
     tables, item_columns = zip(*(_read_table(file, columns, limits) for file in files), strict=True)
-    table = tables[0] if len(tables) == 1 else Table(*map(np.concatenate, zip(*tables, strict=True)))
+    table = tables[0] if len(tables) == 1 else RatingTable(*map(np.concatenate, zip(*tables, strict=True)))
     if not len(table.values):
         raise ValueError(f"{path} contains no ratings.")
     ratings = _resolve_repeated(Ratings.from_identifiers(*table), path, repeated)
@@ -199,10 +201,9 @@ def locate(path: str | Path) -> Path:
         return path
     if str(path) in CATALOGUE and (stored := data_folder() / path).is_dir():
         return stored
-    known = f" Try `fokker data get {path}`." if str(path) in CATALOGUE else ""
-    if not known and (near := difflib.get_close_matches(str(path), CATALOGUE, n=1)):
-        known = f" Did you mean the data set {near[0]!r}?"
-    raise FileNotFoundError(f"there is no file or folder {path}.{known}")
+    is_known = str(path) in CATALOGUE
+    hint = f" Try `fokker data get {path}`." if is_known else nearest(str(path), list(CATALOGUE))
+    raise FileNotFoundError(f"there is no file or folder {path}.{hint}")
 
 
 def _files(path: Path) -> list[Path]:
@@ -222,13 +223,14 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float] | None) -> tuple[Table, str]:
+def _read_table(path: Path, columns: Columns | None, limits: Limits) -> tuple[RatingTable, str]:
     """The ratings of a file, and what it calls the column of items; "" where it has no name."""
     contents = read_all(path)
-    arrays = _named_arrays(contents, path)
-    if arrays is not None:
+    named = _named_arrays(contents, path)
+    if named is not None:
+        arrays, place = named
         table, item_column = table_of_arrays(arrays, path, columns)
-        refuse_invalid(table.values, path, limits)
+        refuse_invalid(table.values, place, limits)
         return table, item_column
     text = decode(contents, path)
     if not text.strip():
@@ -239,15 +241,20 @@ def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float]
     return parse_delimited(text, path, layout, limits), layout.item_column
 
 
-def _named_arrays(contents: bytes, path: Path) -> dict[str, np.ndarray] | None:
-    """The columns of .npz, Parquet and JSON lines by their names; None for other formats."""
+def _named_arrays(contents: bytes, path: Path) -> tuple[dict[str, np.ndarray], Callable[[int], str]] | None:
+    """The columns of .npz, Parquet and JSON lines by name, and where a row is; None for other formats."""
+
+    def place(row: int) -> str:
+        return f"{path}, rating {row + 1}"
+
     if contents.startswith(b"PK"):
-        return arrays_of(contents, path)
+        return arrays_of(contents, path), place
     if contents.startswith(b"PAR1"):
         frame = open_parquet(path).read().to_pandas()
-        return {name: as_array(frame[name]) for name in frame.columns}
+        return {name: as_array(frame[name]) for name in frame.columns}, place
     if contents.lstrip().startswith(b"{"):
-        return {name: column.values for name, column in read_json_lines(path).items()}
+        read = read_json_lines(path)
+        return {name: column.values for name, column in read.items()}, next(iter(read.values())).line
     return None
 
 

@@ -15,7 +15,7 @@ from fokker.diagnostics._findings import Finding, Grade
 from fokker.diagnostics._gradients import Gradients, affordable_rows, thinned_places
 from fokker.diagnostics._projections import (
     DIRECTIONS,
-    Leaf,
+    LeafMoments,
     Projections,
     shift_of_one_chain,
     visible_fraction,
@@ -40,7 +40,7 @@ def directions(projections: Projections) -> Quantities:
     return Quantities(names, projections.series).joined(*leaves)
 
 
-def unusable_scalars(leaves: list[Leaf], fixed: Mapping[str, np.ndarray]) -> list[Finding]:
+def unusable_scalars(leaves: list[LeafMoments], fixed: Mapping[str, np.ndarray]) -> list[Finding]:
     """Scalars that are not finite or never moved: there is no point in judging anything else.
 
     `fixed`: where leaves, by name, have entries that are constant by construction.
@@ -66,7 +66,7 @@ def unusable_scalars(leaves: list[Leaf], fixed: Mapping[str, np.ndarray]) -> lis
     return []
 
 
-def _size(leaves: list[Leaf]) -> int:
+def _size(leaves: list[LeafMoments]) -> int:
     return sum(leaf.size for leaf in leaves)
 
 
@@ -81,7 +81,7 @@ def allowed_r_hat(sequences: int, effective: float, draws: int, number: int) -> 
     return max(_R_HAT, float(chance_r_hat(sequences, per_sequence, draws, number)[0]))
 
 
-def disagreeing_scalars(leaves: list[Leaf], allowed: float) -> list[Finding]:
+def disagreeing_scalars(leaves: list[LeafMoments], allowed: float) -> list[Finding]:
     """Scalars whose chains have different means, which directions over many scalars may not show."""
     worst = max(leaves, key=lambda leaf: np.nanmax(leaf.r_hat, initial=0.0))
     highest = float(np.nanmax(worst.r_hat, initial=0.0))

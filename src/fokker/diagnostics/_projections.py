@@ -24,7 +24,7 @@ _BLOCK = 512
 
 
 @dataclass(frozen=True)
-class Leaf:
+class LeafMoments:
     """One leaf of theta: moments of each of its scalars, and the draws along directions within it.
 
     `means`: of the halves of every chain. `r_hat`: split R-hat of each scalar by these means, not by ranks.
@@ -58,7 +58,7 @@ class Leaf:
 class Projections:
     """The leaves, and the draws along `DIRECTIONS` orthogonal directions over all scalars."""
 
-    leaves: list[Leaf]
+    leaves: list[LeafMoments]
     series: Float[np.ndarray, "c n k"]
     orthogonal: Float[np.ndarray, "k k"]
 
@@ -67,7 +67,7 @@ class Projections:
         """The number of scalars of theta."""
         return sum(leaf.size for leaf in self.leaves)
 
-    def centres(self, leaf: Leaf, group: int, chains: int) -> np.ndarray:
+    def centres(self, leaf: LeafMoments, group: int, chains: int) -> np.ndarray:
         """The mean of a leaf over the other group of draws: even or odd chains, or halves of a single one."""
         halves = leaf.means if chains == 1 else leaf.means.reshape(chains, 2, -1).mean(axis=1)
         return halves[1 - group :: 2].mean(axis=0)
@@ -103,7 +103,7 @@ def project(named: dict[str, np.ndarray], labels: Labels = NO_LABELS) -> Project
 
 def _project_leaf(
     name: str, number: int, values: np.ndarray, of_leaf: int, labels: Labels
-) -> tuple[Leaf, np.ndarray, np.ndarray]:
+) -> tuple[LeafMoments, np.ndarray, np.ndarray]:
     chains, draws, *shape = values.shape
     size, half = int(np.prod(shape)), draws // 2
     x = np.asarray(values).reshape(chains, draws, size)
@@ -140,7 +140,7 @@ def _project_leaf(
     else:
         own = series[:, :, :of_leaf] / np.sqrt(np.diagonal(gram)[:of_leaf])
         names = [f"direction {i + 1} of {name}" for i in range(of_leaf)]
-    leaf = Leaf(
+    leaf = LeafMoments(
         name,
         tuple(shape),
         mean,
@@ -165,7 +165,7 @@ def r_hat_by_means(means: np.ndarray, variances: np.ndarray, draws: int) -> np.n
 
 def leaf_of_moments(
     name: str, means: np.ndarray, variances: np.ndarray, draws: int, labels: Labels = NO_LABELS
-) -> Leaf:
+) -> LeafMoments:
     """A leaf whose means and variances in every chain are known, and nothing else."""
     chains, *shape = means.shape
     means, variances = (np.asarray(x, float).reshape(chains, -1) for x in (means, variances))
@@ -175,7 +175,9 @@ def leaf_of_moments(
     is_finite = np.isfinite(means).all(axis=0) & np.isfinite(variances).all(axis=0)
     never_moved, none = (variances == 0).all(axis=0), np.zeros((chains, 0, 0))
     mean = means.mean(axis=0)
-    return Leaf(name, tuple(shape), mean, deviation, means, r_hat, is_finite, never_moved, [], none, labels)
+    return LeafMoments(
+        name, tuple(shape), mean, deviation, means, r_hat, is_finite, never_moved, [], none, labels
+    )
 
 
 def _blocks(leaf: int, size: int) -> Iterator[tuple[slice, np.ndarray]]:

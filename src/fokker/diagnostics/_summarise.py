@@ -15,7 +15,7 @@ from fokker.diagnostics._checked import checked_text, repeated_with_half
 from fokker.diagnostics._convergence import Context, Statistics, agreement_of, convergence, have_mixed
 from fokker.diagnostics._findings import Cause, Finding, Grade
 from fokker.diagnostics._gradients import log_densities
-from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
+from fokker.diagnostics._projections import DIRECTIONS, LeafMoments, Projections, leaf_of_moments, project
 from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, as_quantities, none_of
 from fokker.diagnostics._spread import Comparison, by_gradients, is_of_stream, target_of, why_not_compared
 from fokker.diagnostics._tails import heavy_tails, tail_findings
@@ -263,7 +263,7 @@ def _leaf_rows(projections: Projections, statistics: Statistics) -> list[LeafRow
     return rows
 
 
-def leaf_row(leaf: Leaf, r_hat: float, effective: float) -> LeafRow:
+def leaf_row(leaf: LeafMoments, r_hat: float, effective: float) -> LeafRow:
     """The row of a leaf; what is not known is infinite or NaN."""
     means, deviations = ((float(x.min()), float(x.max())) for x in (leaf.mean, leaf.deviation))
     known = [x if np.isfinite(x) else np.nan for x in (r_hat, effective)]

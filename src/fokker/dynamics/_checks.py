@@ -13,6 +13,7 @@ from jaxtyping import Array, PyTree
 from fokker._core.required import is_trusted, require
 from fokker._core.state import State, describe_shapes, dimension, inner, same_shapes
 from fokker._core.tracing import TRACING_ERRORS, check_real, not_real, untraceable
+from fokker._core.types import PartName
 from fokker.fields import Blocks, Field
 
 # Above this many coordinates, D and Q are tested on random vectors before a run, not as full matrices.
@@ -61,7 +62,7 @@ def check_field(field: Field, z: State, name: str) -> None:
         _try_product(field, z, name, None, None)
 
 
-def _try_product(field: Field, z: State, name: str, row: str | None, column: str | None) -> None:
+def _try_product(field: Field, z: State, name: str, row: PartName, column: PartName) -> None:
     source, target = (z if column is None else z[column]), (z if row is None else z[row])
     try:
         with warnings.catch_warnings():

@@ -17,14 +17,12 @@ Fields can be added (`A + B`), scaled (`2 * A`) and transposed (`A.T`). The argu
 variables that it depends on, `lambda theta: …`, or the whole state, `lambda z: …`.
 """
 
-from fokker.fields._algebra import Scaled, Sum, as_field
 from fokker.fields._blocks import Blocks, is_skew_field, is_zero, skew, symmetric
 from fokker.fields._dense import Dense, Skew
 from fokker.fields._diagonal import Diagonal, Elementwise, Scalar, Zero
-from fokker.fields._field import Field, symmetric_root
+from fokker.fields._field import Field, FieldLike, Scaled, Sum, as_field, symmetric_root
 from fokker.fields._gram import Gram
 from fokker.fields._operator import Column, Operator
-from fokker.fields._types import FieldLike
 
 __all__ = [
     "Blocks",

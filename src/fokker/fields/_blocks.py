@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._core.state import State, nearest, variable_names, zeros_like
-from fokker.fields._algebra import Scaled, Sum, as_field
+from fokker._core.names import nearest
+from fokker._core.state import State, variable_names, zeros_like
+from fokker._core.types import PartName
 from fokker.fields._dense import Dense, is_its_transpose
 from fokker.fields._diagonal import Zero
-from fokker.fields._field import Field
+from fokker.fields._field import Field, Scaled, Sum, as_field
 
 Key = tuple[str, str]
 
@@ -62,9 +63,7 @@ class Blocks(Field):
             total[row] = jax.tree.map(jnp.add, total[row], term) if row in total else term
         return {name: total[name] if name in total else zeros_like(z[name]) for name in z}
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """Row i is Σ_j A_ij v_j."""
         self.check_names(z)
         return self._sum_rows(z, [(i, block.mv(z, v[j], i, j)) for (i, j), block in self.blocks.items()])
@@ -74,7 +73,7 @@ class Blocks(Field):
         return Blocks({(j, i): block.transpose() for (i, j), block in self.blocks.items()}, self.is_skew)
 
     def divergence(
-        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+        self, z: State, row: PartName = None, column: PartName = None, probe: State | None = None
     ) -> PyTree[Array]:
         """Row i is the sum over j of the divergence of A_ij over variable j; constant blocks are skipped."""
         self.check_names(z)
@@ -88,7 +87,7 @@ class Blocks(Field):
     def _off_diagonal(self) -> bool:
         return any(i != j for i, j in self.blocks)
 
-    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
+    def diagonal(self, z: State, row: PartName = None) -> PyTree[Array] | None:
         """The diagonal if every block is diagonal and on the diagonal, else None."""
         if self._off_diagonal():
             return None
@@ -97,19 +96,19 @@ class Blocks(Field):
             return None
         return {name: entries[name] if name in entries else zeros_like(z[name]) for name in z}
 
-    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """Block by block; with blocks off the diagonal, by a square root of the full matrix."""
         if self._off_diagonal():
             return Field.sqrt_mv(self, z, w, row)
         return self._sum_rows(z, [(i, block.sqrt_mv(z, w[i], i)) for (i, _), block in self._noisy()])
 
-    def solve(self, z: State, v: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def solve(self, z: State, v: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """Block by block; with blocks off the diagonal, by the full matrix."""
         if self._off_diagonal():
             return super().solve(z, v, row)
         return {name: self._on_diagonal(name).solve(z, v[name], name) for name in z}
 
-    def log_determinant(self, z: State, row: str | None = None) -> Array:
+    def log_determinant(self, z: State, row: PartName = None) -> Array:
         """The sum over the blocks; with blocks off the diagonal, by the full matrix."""
         if self._off_diagonal():
             return super().log_determinant(z, row)
@@ -121,7 +120,7 @@ class Blocks(Field):
     def _noisy(self) -> list[tuple[Key, Field]]:
         return [(key, block) for key, block in self.blocks.items() if not isinstance(block, Zero)]
 
-    def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
+    def noise_like(self, z: State, row: PartName = None) -> PyTree[Any]:
         """The noises of the diagonal blocks, by variable; variables without noise are left out."""
         if self._off_diagonal():
             return super().noise_like(z, row)

@@ -18,7 +18,8 @@ from fokker._core.state import (
     ravel,
     unravel,
 )
-from fokker.fields._field import Field, functions_among, symmetric_root
+from fokker._core.types import PartName
+from fokker.fields._field import FROM_ARRAY, Field, functions_among, symmetric_root
 
 
 def matrix_of(value: PyTree[Array], z: State, shape: tuple[int, int], kind: str) -> Array:
@@ -83,9 +84,7 @@ class Dense(Field):
         """The function, if the value is one."""
         return functions_among(self.value)
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """A(z) v."""
         like = part(z, row)
         shape = (dimension(like), dimension(v))
@@ -96,11 +95,14 @@ class Dense(Field):
         """The transposed matrix."""
         return Dense(self.value, not self.transposed)
 
-    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """L w with the symmetric root, which is computed in advance if A is constant."""
         if self.root is None:
             return super().sqrt_mv(z, w, row)
         return unravel(self.root @ ravel(w), part(z, row))
+
+
+FROM_ARRAY[2] = Dense
 
 
 class Skew(Field):
@@ -129,9 +131,7 @@ class Skew(Field):
         """Always true."""
         return True
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """(T - Tᵀ) v."""
         size = dimension(v)
         lower = jnp.tril(matrix_of(self.value, z, (size, size), "Skew"), -1)

@@ -19,19 +19,18 @@ from fokker._core.state import (
     same_shapes,
     zeros_like,
 )
-from fokker.fields._field import Field, functions_among
+from fokker._core.types import PartName
+from fokker.fields._field import FROM_ARRAY, Field, functions_among
 
 
 class DiagonalField(Field):
     """A field whose matrix is always diagonal: `diagonal` gives its entries."""
 
     @abc.abstractmethod
-    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+    def diagonal(self, z: State, row: PartName = None) -> PyTree[Array]:
         """The diagonal in the structure of the row variable."""
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """a(z) ⊙ v."""
         return jax.tree.map(jnp.multiply, self.diagonal(z, row), v)
 
@@ -60,21 +59,19 @@ class Zero(DiagonalField):
         """Zero is skew as well as symmetric."""
         return True
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """Zeros in the structure of the row variable."""
         return zeros_like(part(z, row))
 
-    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+    def diagonal(self, z: State, row: PartName = None) -> PyTree[Array]:
         """Zeros."""
         return zeros_like(part(z, row))
 
-    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """Zeros; `w` is None."""
         return zeros_like(part(z, row))
 
-    def noise_like(self, z: State, row: str | None = None) -> None:
+    def noise_like(self, z: State, row: PartName = None) -> None:
         """No noise."""
         return
 
@@ -116,28 +113,29 @@ class Scalar(DiagonalField):
             )
         return a
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """a(z) v."""
         a = self._entry(z)
         return jax.tree.map(lambda x: a.astype(x.dtype) * x, v)
 
     def divergence(
-        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+        self, z: State, row: PartName = None, column: PartName = None, probe: State | None = None
     ) -> PyTree[Array]:
         """∇a with respect to the column variable."""
         if not self.varies_with(z, column):
             return zeros_like(part(z, row))
         return jax.grad(lambda value: self._entry(replace_part(z, column, value)))(part(z, column))
 
-    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+    def diagonal(self, z: State, row: PartName = None) -> PyTree[Array]:
         """a(z) for every coordinate."""
         a = self._entry(z)
         return jax.tree.map(lambda x: jnp.broadcast_to(a.astype(x.dtype), x.shape), part(z, row))
 
 
-def _entries_like(value: PyTree[Array], z: State, row: str | None, kind: str) -> PyTree[Array]:
+FROM_ARRAY[0] = Scalar
+
+
+def _entries_like(value: PyTree[Array], z: State, row: PartName, kind: str) -> PyTree[Array]:
     entries = call(value, z, f"the function of a {kind} field") if callable(value) else value
     like = part(z, row)
     if isinstance(like, Mapping) and len(like) == 1 and not isinstance(entries, Mapping):
@@ -177,7 +175,7 @@ class Diagonal(DiagonalField):
         """The function, if the value is one."""
         return functions_among(self.value)
 
-    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+    def diagonal(self, z: State, row: PartName = None) -> PyTree[Array]:
         """a(z)."""
         return _entries_like(self.value, z, row, "Diagonal")
 
@@ -211,7 +209,7 @@ class Elementwise(DiagonalField):
         return (self.value,)
 
     def divergence(
-        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+        self, z: State, row: PartName = None, column: PartName = None, probe: State | None = None
     ) -> PyTree[Array]:
         """∂a_i/∂z_i for all i at once."""
         if not self.varies_with(z, column):
@@ -220,6 +218,6 @@ class Elementwise(DiagonalField):
         ones = jax.tree.map(jnp.ones_like, z_column)
         return jax.jvp(lambda c: self.diagonal(replace_part(z, column, c), row), (z_column,), (ones,))[1]
 
-    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+    def diagonal(self, z: State, row: PartName = None) -> PyTree[Array]:
         """a(z)."""
         return _entries_like(self.value, z, row, "Elementwise")

@@ -20,6 +20,7 @@ from fokker._core.state import (
     unravel,
     zeros_like,
 )
+from fokker._core.types import PartName
 from fokker.fields._dense import constant_or_function
 from fokker.fields._diagonal import Diagonal, Elementwise, Scalar
 from fokker.fields._field import Field, functions_among
@@ -78,9 +79,7 @@ class Gram(Field):
             raise ValueError(f"Gram field: its factor has shape {L.shape}, but needs ({size}, k).")
         return L.astype(dtype)
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """L(Lᵀv) + a ⊙ v."""
         L = self._factor(z, v)
         product = unravel(L @ (L.T @ ravel(v)), part(z, row))
@@ -93,7 +92,7 @@ class Gram(Field):
         return self
 
     def divergence(
-        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+        self, z: State, row: PartName = None, column: PartName = None, probe: State | None = None
     ) -> PyTree[Array]:
         r"""Γ = Σ_a [(∇·ℓ_a) ℓ_a + (ℓ_a·∇) ℓ_a] over the columns ℓ_a of L, plus that of the diagonal.
 
@@ -108,7 +107,7 @@ class Gram(Field):
         return total
 
     def _factor_divergence(
-        self, z: State, row: str | None, column: str | None, probe: State | None
+        self, z: State, row: PartName, column: PartName, probe: State | None
     ) -> PyTree[Array]:
         z_column = part(z, column)
         flat = ravel(z_column)
@@ -134,7 +133,7 @@ class Gram(Field):
         divergences = jax.lax.scan(own_divergence, jnp.zeros(L.shape[1], L.dtype), jnp.arange(flat.size))[0]
         return unravel(carried + L @ divergences, part(z, row))
 
-    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """L w₁ + √a ⊙ w₂."""
         like = part(z, row)
         noise = unravel(self._factor(z, like) @ w["factor"], like)
@@ -142,7 +141,7 @@ class Gram(Field):
             return noise
         return jax.tree.map(jnp.add, noise, self.diagonal_part.sqrt_mv(z, w["diagonal"], row))
 
-    def solve(self, z: State, v: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+    def solve(self, z: State, v: PyTree[Array], row: PartName = None) -> PyTree[Array]:
         """With a diagonal part, by Woodbury's identity, without a d×d array."""
         parts = self._woodbury(z, row)
         if parts is None:
@@ -151,7 +150,7 @@ class Gram(Field):
         flat = ravel(v) / a
         return unravel(flat - L @ jax.scipy.linalg.cho_solve((factor, True), L.T @ flat) / a, part(z, row))
 
-    def log_determinant(self, z: State, row: str | None = None) -> Array:
+    def log_determinant(self, z: State, row: PartName = None) -> Array:
         """log det diag(a) + log det(I + Lᵀ diag(a)⁻¹ L), if there is a diagonal part."""
         parts = self._woodbury(z, row)
         if parts is None:
@@ -159,7 +158,7 @@ class Gram(Field):
         _, a, factor = parts
         return jnp.sum(jnp.log(a)) + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
 
-    def _woodbury(self, z: State, row: str | None) -> tuple[Array, Array, Array] | None:
+    def _woodbury(self, z: State, row: PartName) -> tuple[Array, Array, Array] | None:
         """L, a and the Cholesky factor of I + Lᵀ diag(a)⁻¹ L; None if there is no diagonal part."""
         entries = None if self.diagonal_part is None else self.diagonal_part.diagonal(z, row)
         if entries is None:
@@ -168,7 +167,7 @@ class Gram(Field):
         small = jnp.eye(L.shape[1], dtype=L.dtype) + L.T @ (L / a[:, None])
         return L, a, jnp.linalg.cholesky(small)
 
-    def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
+    def noise_like(self, z: State, row: PartName = None) -> PyTree[Any]:
         """One number per column of L, and one per coordinate if there is a diagonal part."""
         factor = jax.eval_shape(lambda: self._factor(z, part(z, row)))
         shapes = {"factor": jax.ShapeDtypeStruct((factor.shape[1],), factor.dtype)}

@@ -22,6 +22,7 @@ from fokker._core.state import (
     same_structure,
     unravel,
 )
+from fokker._core.types import PartName
 from fokker.fields._dense import constant_or_function
 from fokker.fields._field import Field, functions_among
 
@@ -64,9 +65,7 @@ class Column(Field):
             )
         return jax.tree.map(lambda a, x: jnp.asarray(a, x.dtype), entries, like)
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """a v for a scalar v; aᵀv as a row."""
         scalar = part(z, row) if self.transposed else v
         if dimension(scalar) != 1:
@@ -84,7 +83,7 @@ class Column(Field):
         return Column(self.value, self.elementwise, not self.transposed)
 
     def divergence(
-        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+        self, z: State, row: PartName = None, column: PartName = None, probe: State | None = None
     ) -> PyTree[Array]:
         """Σ_j ∂a_j/∂z_j for a row; ∂a/∂ξ for a column."""
         if not (self.transposed and self.elementwise) or not self.varies_with(z, column):
@@ -131,9 +130,7 @@ class Operator(Field):
         """A function of the whole state: it is not known on which variables the product depends."""
         return (lambda *z: self.product,)
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
+    def mv(self, z: State, v: PyTree[Array], row: PartName = None, column: PartName = None) -> PyTree[Array]:
         """product(z, v), or its transpose."""
         if not self.transposed:
             return _with_dtypes_of(self.product(z, v), part(z, row))
@@ -145,7 +142,7 @@ class Operator(Field):
         return Operator(self.product, None, not self.transposed)
 
     def divergence(
-        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+        self, z: State, row: PartName = None, column: PartName = None, probe: State | None = None
     ) -> PyTree[Array]:
         """`gamma(z)` if known, else computed from the product."""
         if self.gamma is not None:

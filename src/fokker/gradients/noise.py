@@ -7,7 +7,8 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.count import Count
 from fokker._core.module import Module
-from fokker._core.state import dimension, nearest, ravel
+from fokker._core.names import nearest
+from fokker._core.state import dimension, ravel
 from fokker._core.types import Number
 from fokker.fields import Dense, Diagonal, Field, Scalar
 

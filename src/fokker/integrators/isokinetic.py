@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from fokker._core.names import nearest
 from fokker._core.required import require
-from fokker._core.state import State, nearest, ravel, unravel
+from fokker._core.state import State, ravel, unravel
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.names import nearest
 from fokker._core.random import bits as random_bits
 from fokker._core.random import normal, split
-from fokker._core.state import nearest
 
 
 def _gaussian(key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike) -> Array:

@@ -6,6 +6,9 @@ import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
+from fokker._core.checks import check_whole
+from fokker._core.names import nearest
+
 T = TypeVar("T")
 
 # Takes the name by which the user knows a setting, and its value.
@@ -16,9 +19,7 @@ def whole(minimum: int) -> Check:
     """Whole numbers of at least this."""
 
     def check(name: str, value: object) -> int:
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
-            raise ValueError(f"{name} must be a whole number of at least {minimum}; {value!r} was given.")
-        return int(value)
+        return check_whole(name, value, minimum)
 
     return check
 
@@ -54,8 +55,6 @@ def one_of(choices: Sequence[str]) -> Check:
 
     def check(name: str, value: object) -> str:
         if not isinstance(value, str) or value not in choices:
-            from fokker._core.state import nearest  # which needs JAX
-
             raise ValueError(
                 f"{name} is one of {', '.join(choices)}, not {value!r}.{nearest(str(value), choices)}"
             )
@@ -84,17 +83,3 @@ def refuse_ignored(settings: Any, names: Sequence[str], reason: str) -> None:
         value = getattr(settings, name)
         if value and value != defaults[name]:
             raise ValueError(f"{name}={value!r} {reason}")
-
-
-__all__ = [
-    "PROBABILITY",
-    "Check",
-    "anything",
-    "is_number",
-    "one_of",
-    "optional",
-    "positive",
-    "refuse_ignored",
-    "whole",
-    "within",
-]

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker._core.keys import checked_seed
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.models.fits import as_fitted, parameters_now
 from fokker.models.named_arrays import with_prefix, without_prefix
 
@@ -357,7 +357,7 @@ def check_columns(estimator: "Estimator", X: ArrayLike) -> None:
     """
     names, known = column_names(X), getattr(estimator, "feature_names_in_", None)
     kind = type(estimator).__name__
-    if np.array_equal(names, known):  # also where neither has names
+    if np.array_equal(names, known):  # type: ignore[arg-type]  # also where neither has names
         return
     if names is None or known is None:
         if hasattr(X, "columns") and names is None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fokker._core.names import nearest
 from fokker.rows.texts import advice, days, has_decimal_comma
 
 if TYPE_CHECKING:
@@ -12,13 +13,13 @@ if TYPE_CHECKING:
 
 # The most names of columns, and labels of categories, in a message.
 _MOST_NAMES = 12
-# Values that are compared with NaN together, so that a check of a mapped file takes no memory to speak of.
+# Values that are looked at together, so that a check of a mapped file takes no memory to speak of.
 _VALUES = 2**22
 # The number of what can be no category.
 _NO_TEXT = -2
 
 
-class Column:
+class TableColumn:
     """One column of a file, checked; `line(row)` says where in the file a row is.
 
     `values`: all of them, or for the problem of a column that cannot be used some of them. `pieces`: all
@@ -37,15 +38,21 @@ class Column:
         decimal: str | None = None,
         note: str = "",
     ) -> None:
-        self.name, self.values, self._line = name, values, line
+        self.name, self.values, self.line = name, values, line
         self._decimal, self._note = decimal, note
         self._pieces = pieces or (lambda: [np.asarray(values)])
         self.problem: str | None = None
         kind = values.dtype.kind
+        infinite: int | None = None
         if missing is None and values.ndim == 1 and kind == "f":
-            missing = _count_of_nan(values)
+            missing, infinite = _not_finite(values)
         if missing is not None and missing[0]:
             self.problem = self._missing_problem(*missing)
+        elif infinite is not None:
+            self.problem = (
+                f"the column {name!r} has {values[infinite]} in {line(infinite)}, which is not finite: "
+                "correct it, or remove the row."
+            )
         elif kind not in "biufc":
             self.problem = self._text_problem(values)
 
@@ -62,7 +69,7 @@ class Column:
     def _missing_words(self, count: int, first: int) -> str:
         return (
             f"the column {self.name!r} has {count:,} missing value{'s' if count > 1 else ''}, first in "
-            f"{self._line(first)}"
+            f"{self.line(first)}"
         )
 
     def missing_texts(self) -> str:
@@ -85,7 +92,7 @@ class Column:
             )
         first = int(np.argmax(is_text))
         example = values.tolist()[first]
-        what = f"the column {self.name!r} has {example!r} in {self._line(first)}"
+        what = f"the column {self.name!r} has {example!r} in {self.line(first)}"
         if not isinstance(example, Hashable):
             return f"{what}, and numbers are needed, or lists of a fixed size, as pyarrow.list_(type, size)."
         texts = [str(value) for value in values[is_text][:1000].tolist()]
@@ -119,7 +126,7 @@ class Column:
             if text not in places:
                 row = int(np.argmax(numbers == number))
                 raise ValueError(
-                    f"the column {self.name!r} has {text!r} in {self._line(row)}, a category that the run "
+                    f"the column {self.name!r} has {text!r} in {self.line(row)}, a category that the run "
                     f"has not seen: it has {listed(known)}."
                 )
         return np.array([*(places[text] for text in texts), -1], np.int32)[numbers], known
@@ -128,10 +135,10 @@ class Column:
         """The dates of a column as days since 1970-01-01 00:00 UTC."""
         if self.values.ndim != 1:
             raise ValueError(f"dates=[{self.name!r}]: it has {self.values.shape[1]} values per row, not one.")
-        numbers = days(self.name, np.concatenate(list(self._pieces())), self._line)
-        count, first = _count_of_nan(numbers)
-        if count:
-            raise ValueError(self._missing_problem(count, first))
+        numbers = days(self.name, np.concatenate(list(self._pieces())), self.line)
+        missing, _ = _not_finite(numbers)
+        if missing[0]:
+            raise ValueError(self._missing_problem(*missing))
         return numbers
 
 
@@ -167,15 +174,18 @@ def _missing(values: np.ndarray) -> np.ndarray:
     return np.asarray(pandas.isna(values), bool)
 
 
-def _count_of_nan(values: np.ndarray) -> tuple[int, int]:
-    """How many values are NaN, and the place of the first."""
-    count = place = 0
+def _not_finite(values: np.ndarray) -> tuple[tuple[int, int], int | None]:
+    """How many values are NaN, and the place of the first; and that of the first infinite one."""
+    count, place, infinite = 0, 0, None
     for first in range(0, len(values), _VALUES):
-        is_nan = np.isnan(values[first : first + _VALUES])
+        part = values[first : first + _VALUES]
+        is_nan, is_infinite = np.isnan(part), np.isinf(part)
         if not count and is_nan.any():
             place = first + int(np.argmax(is_nan))
+        if infinite is None and is_infinite.any():
+            infinite = first + int(np.argmax(is_infinite))
         count += int(is_nan.sum())
-    return count, place
+    return (count, place), infinite
 
 
 def as_array(series: "Series") -> np.ndarray:
@@ -213,6 +223,11 @@ def is_number(value: object) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def no_column(name: str, known: Sequence[str], note: str = "") -> str:
+    """That there is no column of this name, which one is named like it, and which ones there are."""
+    return f"no column {name!r}{note}.{nearest(name, known)} The columns are {listed(known)}."
 
 
 def listed(names: Sequence[Any]) -> str:

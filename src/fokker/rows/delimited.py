@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from fokker.rows.column import Column, as_array, is_number
+from fokker.rows.column import TableColumn, as_array, is_number
 from fokker.rows.compressed import open_binary
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def parsed(file: IO[Any], form: TextFormat, has_header: bool, **options: object)
 
 def read_csv(
     path: Path, kind: str, form: TextFormat, categories: Collection[str], dates: Collection[str] = ()
-) -> dict[str, Column]:
+) -> dict[str, TableColumn]:
     """The columns of a file, checked; those in `categories` and `dates` are read as texts.
 
     `kind`: the ending of its name, without that of its compression.
@@ -165,7 +165,7 @@ def read_csv(
     if frame[names[-1]].isna().any():
         _refuse_short_lines(path, form, len(names))
     return {
-        name: Column(
+        name: TableColumn(
             name,
             as_array(_without_missing(frame[name], form)),
             lambda row: f"line {_line_of(path, form, row)} of {path}",

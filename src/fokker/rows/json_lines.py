@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fokker.rows.column import Column, as_array
+from fokker.rows.column import TableColumn, as_array
 from fokker.rows.compressed import blocks, lines
 
 ENDINGS = (".jsonl", ".ndjson")
@@ -21,7 +21,7 @@ def records(text_lines: Iterable[tuple[int, bytes | str]]) -> Iterator[tuple[int
                 yield number, None, f"not JSON, {error}"
 
 
-def read_json_lines(path: Path) -> dict[str, Column]:
+def read_json_lines(path: Path) -> dict[str, TableColumn]:
     """The columns of a file, checked; a key that a line does not have is a missing value there."""
     import pandas
 
@@ -37,6 +37,6 @@ def read_json_lines(path: Path) -> dict[str, Column]:
         raise ValueError(f"{path} has no rows.")
     frame = pandas.DataFrame.from_records(objects)
     return {
-        name: Column(name, as_array(frame[name]), lambda row: f"line {numbers[row]} of {path}")
+        name: TableColumn(name, as_array(frame[name]), lambda row: f"line {numbers[row]} of {path}")
         for name in frame.columns
     }

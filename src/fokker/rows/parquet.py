@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fokker.rows.arrow import checked_type, is_missing, type_of_numbers, values_of
-from fokker.rows.column import Column, as_array
+from fokker.rows.column import TableColumn, as_array
 from fokker.rows.parquet_file import open_parquet
 from fokker.rows.readers import CACHE, PiecesReader
 from fokker.rows.source import Reader, Source, in_a_sentence
@@ -31,7 +31,7 @@ def of_parquet(path: Path) -> dict[str, Reader]:
 
 def read_parquet(
     path: Path, names: Collection[str] | None, categories: Collection[str]
-) -> dict[str, Column | None]:
+) -> dict[str, TableColumn | None]:
     """The columns of a Parquet file, or those named, checked; columns of numbers stay in the file.
 
     Those in `categories` are to have codes, and are not for their numbers. Others than those named are None.
@@ -46,17 +46,17 @@ def read_parquet(
     chosen = [name for name in known if names is None or name in names]
     numbers = [name for name in chosen if name not in categories and type_of_numbers(schema.field(name).type)]
     readers = _readers(file, numbers)
-    columns: dict[str, Column | None] = dict.fromkeys(known)
+    columns: dict[str, TableColumn | None] = dict.fromkeys(known)
     for name in chosen:
         line, pieces = (lambda row: f"row {row} of {path}"), partial(_pieces, file, path, name)
         if name in readers:
             reader = readers[name]
             with _naming(path, name):
                 missing = reader.missing()
-            columns[name] = Column(name, Source(reader, f"data[{name!r}]"), line, pieces, missing)
+            columns[name] = TableColumn(name, Source(reader, f"data[{name!r}]"), line, pieces, missing)
         else:
             # One piece is enough to say what is wrong with it.
-            columns[name] = Column(name, next(pieces()), line, pieces)
+            columns[name] = TableColumn(name, next(pieces()), line, pieces)
     return columns
 
 

@@ -62,7 +62,7 @@ class Reader(ABC):
         return None
 
 
-class Form(NamedTuple):
+class SourceForm(NamedTuple):
     """What a compiled program has to know of a source."""
 
     shape: tuple[int, ...]
@@ -86,21 +86,21 @@ class Source:
     """
 
     token: Any
-    form: Form
+    form: SourceForm
 
     def __init__(self, reader: Reader, name: str = "data") -> None:
         number = next(_NUMBERS) % 2**31
         self.token = jnp.asarray(np.int32(number))
-        self.form = Form(tuple(reader.shape), stored_dtype(reader.dtype), name, reader.is_stream)
+        self.form = SourceForm(tuple(reader.shape), stored_dtype(reader.dtype), name, reader.is_stream)
         _READERS[number] = reader
         weakref.finalize(self.token, _READERS.pop, number, None)
 
-    def tree_flatten(self) -> tuple[tuple[Any], Form]:
+    def tree_flatten(self) -> tuple[tuple[Any], SourceForm]:
         """The token, and the form."""
         return (self.token,), self.form
 
     @classmethod
-    def tree_unflatten(cls, form: Form, children: tuple[Any]) -> "Source":
+    def tree_unflatten(cls, form: SourceForm, children: tuple[Any]) -> "Source":
         """A source with this token."""
         source = object.__new__(cls)
         (source.token,), source.form = children, form
@@ -156,7 +156,7 @@ class Source:
         return _read(self.reader, self.form, numbers, out)
 
 
-def _reader(token: ArrayLike, form: Form) -> Reader:
+def _reader(token: ArrayLike, form: SourceForm) -> Reader:
     reader = _READERS.get(int(np.asarray(token).reshape(-1)[0]))
     if reader is None:
         raise RuntimeError(f"{form.name}: the file or array is no longer open, as its posterior was deleted.")
@@ -164,7 +164,7 @@ def _reader(token: ArrayLike, form: Form) -> Reader:
 
 
 @contextlib.contextmanager
-def _failing_as_a_problem(form: Form) -> Iterator[None]:
+def _failing_as_a_problem(form: SourceForm) -> Iterator[None]:
     """Errors of a file, or of what reads it, as a `RowsError`: a run then keeps its draws so far."""
     try:
         yield
@@ -175,7 +175,7 @@ def _failing_as_a_problem(form: Form) -> Iterator[None]:
         raise RowsError(f"{form.name} could not be read: {in_a_sentence(error)}.") from error
 
 
-def _span_of(reader: Reader, form: Form, first: int, end: int) -> np.ndarray:
+def _span_of(reader: Reader, form: SourceForm, first: int, end: int) -> np.ndarray:
     """Rows `first` to `end` as they are on the device, after a check."""
     with _failing_as_a_problem(form):
         values = reader.span(first, end)
@@ -186,7 +186,7 @@ def _span_of(reader: Reader, form: Form, first: int, end: int) -> np.ndarray:
     return values.astype(form.dtype, copy=False)
 
 
-def _read(reader: Reader, form: Form, numbers: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+def _read(reader: Reader, form: SourceForm, numbers: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     flat = numbers.reshape(-1)
     shape = (*numbers.shape, *form.shape[1:])
     if out is None:
@@ -277,7 +277,7 @@ def _with_sources_read(
 def _from_host(
     sources: list[Source],
     shape: tuple[int, ...],
-    read: Callable[[Reader, Form, np.ndarray], np.ndarray],
+    read: Callable[[Reader, SourceForm, np.ndarray], np.ndarray],
     rows: ArrayLike,
     vmap_method: str,
 ) -> list[Array]:
@@ -296,7 +296,7 @@ def _from_host(
     return jax.pure_callback(on_host, results, tokens, rows, vmap_method=vmap_method)
 
 
-def _span_from(length: int, reader: Reader, form: Form, first: np.ndarray) -> np.ndarray:
+def _span_from(length: int, reader: Reader, form: SourceForm, first: np.ndarray) -> np.ndarray:
     return _span_of(reader, form, int(first), int(first) + length)
 
 

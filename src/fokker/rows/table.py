@@ -10,9 +10,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker._core.state import nearest
 from fokker.rows.arrays import NOT_READ
-from fokker.rows.column import Column, listed
+from fokker.rows.column import TableColumn, listed, no_column
 from fokker.rows.compressed import uncompressed_name
 from fokker.rows.delimited import DELIMITERS, TextFormat, read_csv
 from fokker.rows.json_lines import ENDINGS, read_json_lines
@@ -41,11 +40,11 @@ class MissingColumnError(ValueError):
     """A column that an argument names is not in the files; `shown` says it without the argument."""
 
     def __init__(self, argument: str, name: str, known: Sequence[str]) -> None:
-        columns = f"{nearest(name, known)} The columns are {listed(known)}."
-        self.shown = f"there is no column {name!r}.{columns}"
+        missing = no_column(name, known)
+        self.shown = f"there is {missing}"
         super().__init__(
-            f"{argument}=[{name!r}]: the data have no such column.{columns} A run or fit that goes on needs "
-            "the columns that it began with."
+            f"{argument}=[{name!r}]: the data have {missing} A run or fit that goes on needs the columns "
+            "that it began with."
         )
 
 
@@ -108,14 +107,10 @@ class Columns(MutableMapping[str, Any]):
         """A column, which may be in a file."""
         if name in self.columns:
             return self.columns[name]
-        known = [*self, *self.about.problems]
         if name in self.about.problems:
             raise ColumnError(self.about.problems[name])
         of_run = ", which those of the run have" if name in self.about.order else ""
-        raise ColumnError(
-            f"the data have no column {name!r}{of_run}.{nearest(str(name), known)} The columns are "
-            f"{listed(known)}."
-        )
+        raise ColumnError(f"the data have {no_column(str(name), [*self, *self.about.problems], of_run)}")
 
     def __setitem__(self, name: str, column: Any) -> None:
         self.columns[name] = column
@@ -239,7 +234,7 @@ def read_table(
     return Columns(read, about)
 
 
-def columns_of(file: str, texts: Collection[str] = ()) -> dict[str, Column]:
+def columns_of(file: str, texts: Collection[str] = ()) -> dict[str, TableColumn]:
     """All columns of a file in their order, also those that cannot be used; `texts`: to read as texts."""
     columns = _read_file(file, None, set(texts), (), TextFormat())
     return {name: column for name, column in columns.items() if column is not None}
@@ -262,7 +257,7 @@ class _Gathered:
         self.labels: dict[str, list[str]] = {}
         self.known: list[str] = []
 
-    def add(self, name: str, column: Column) -> None:
+    def add(self, name: str, column: TableColumn) -> None:
         """Take one more column."""
         if name in self.columns or name in self.problems:
             raise ValueError(f"the column {name!r} is in more than one file of the data: rename one.")
@@ -329,7 +324,7 @@ def _loaded(columns: dict[str, Any], uses_all_rows: bool) -> dict[str, Any]:
 
 def _read_file(
     text: str, names: set[str] | None, categories: set[str], dates: Sequence[str], form: TextFormat
-) -> Mapping[str, Column | None]:
+) -> Mapping[str, TableColumn | None]:
     """The columns of a file; None for those that are not named, where a file can be read in parts.
 
     `categories` and `dates`: columns to read as texts where the file has no types.
@@ -365,7 +360,7 @@ def _read_file(
     except NOT_READ as error:
         raise ValueError(f"{path} could not be read: {error}") from error
     return {
-        name: None if x is None else Column(name, x, lambda row: f"row {row} of {path}")
+        name: None if x is None else TableColumn(name, x, lambda row: f"row {row} of {path}")
         for name, x in arrays.items()
         if x is None or x.ndim
     }

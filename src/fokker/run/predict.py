@@ -13,6 +13,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.checks import check_whole
 from fokker._core.draws import batches_of_draws, scalars_per_draw, shape_of_draws, with_draw_keys
 from fokker._core.state import describe_shapes
+from fokker._core.tracing import hashable
 from fokker.rows import is_source, size_of
 from fokker.run.changed import forget_changed_function
 from fokker.run.progress import Progress
@@ -41,6 +42,7 @@ def predict(
     if reduce is not None and not isinstance(reduce, str):
         reduce = np.atleast_1d(np.asarray(reduce)).tolist()
     _check(thin, batch_size, reduce)
+    function = hashable(function)
     data = checked_data(data, are_new=True)
     chains, number = shape_of_draws(draws)
     places = np.arange(0, number, thin)

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from fokker._core.checks import check_whole, hashable
+from fokker._core.checks import check_whole
 from fokker._core.keys import checked_key
 from fokker._core.labels import Labels, named_leaves
+from fokker._core.names import nearest
 from fokker._core.paths import as_file, as_folder
-from fokker._core.state import nearest
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
@@ -323,7 +323,7 @@ class Trace:
         if data is None:
             raise TypeError("trace.predict needs data, the rows that the function is called with.")
         data = with_codes_of(opened(data), model.categories(self))
-        function, draws = hashable(function), self.samples
+        draws = self.samples
         if key is not None:
             function, draws, data = predict_with_keys(function, draws, data, key)
         return predict(function, draws, data, (), batch_size, thin, reduce, progress)

@@ -94,7 +94,7 @@ class _Chains:
         stage: Stages,
     ) -> None:
         x = jax.eval_shape(lambda: ravel(jax.tree.map(lambda x: x[0], positions)))
-        kind = getattr(sampler, "mass_matrix", None)
+        kind = sampler.own_mass_matrix
         self.kind = kind if isinstance(kind, str) else None
         if self.kind is not None:
             sampler = _with_mass_matrix(sampler, identity(self.kind, x.size, x.dtype))

@@ -9,7 +9,7 @@ does and says is in `contract.py`.
 import inspect
 from typing import Any
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.samplers._named import naming_arguments
 from fokker.samplers.contract import Followed, Info, Sampler, SamplerState
 from fokker.samplers.gibbs import gibbs, gibbs_normal

@@ -16,6 +16,7 @@ from fokker._core.state import choose, ravel
 from fokker._core.statistics import effective_sample_size
 from fokker.samplers.composed import TrajectoryDraws
 from fokker.samplers.contract import SamplerState
+from fokker.samplers.loop import take_steps
 
 # Targets: E[ΔE²]/d of a step without correction, the acceptance rate of a trajectory with one, and L as a
 # share of the length over which the sampler decorrelates (Robnik and Seljak 2024; Robnik et al. 2025).
@@ -175,7 +176,7 @@ def _round(
     def chain(state: SamplerState, key: Array) -> tuple[SamplerState, Round]:
         centre = ravel(state.position)
 
-        def one(carry: PyTree[Array], key: Array) -> Any:
+        def one(key: Array, carry: PyTree[Array], _: None) -> Any:
             state, first, second = carry
             after, info = sampler.step(key, state)
             if sampler.adjusted:
@@ -190,9 +191,8 @@ def _round(
             return (after, first + x, second + x**2), (value, ravel(after.position)[columns])
 
         carry = (state, jnp.zeros_like(centre), jnp.zeros_like(centre))
-        (state, first, second), (values, coordinates) = jax.lax.scan(
-            one, carry, jax.random.split(key, length)
-        )
+        inputs = (jax.random.split(key, length), None)
+        (state, first, second), (values, coordinates) = take_steps(one, carry, inputs, lambda _, info: info)
         mean = first / length
         return state, Round(
             jnp.mean(values), centre + mean, jnp.maximum(second / length - mean**2, 0), coordinates

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 
 
 def naming_arguments(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 
 from fokker import samplers
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.samplers.contract import Sampler
 
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from fokker import samplers
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.samplers.contract import Sampler
 
 _KEYWORDS = re.compile(r"^  keywords = \{(.*)\},\n", re.MULTILINE)
@@ -58,11 +58,11 @@ def cite(sampler: Any) -> str:
 
 
 def _name_of(sampler: Any) -> str:
-    """The name of what is to be cited; `fk.lazy` moves by the sampler within."""
+    """The name of what is to be cited."""
     if isinstance(sampler, str):
         return sampler
     if isinstance(sampler, Sampler):
-        return getattr(sampler, "inner", sampler).name
+        return sampler.cited_as
     if inspect.isfunction(sampler):
         return sampler.__name__
     settings = getattr(sampler, "settings", None)  # of a trace, which may be of a folder

@@ -58,9 +58,9 @@ class Sampler(Module):
 
     `on(target, temperature)` gives it a target; then `init(position, key=…)` makes a state and
     `step(key, state, batch)` the next one. A step is `advance` with the randomness of `draw`, which callers
-    may draw for many steps at once. Only `on`, `init`, `draw` and `advance` have to be defined. A sampler
-    keeps its step size, target and temperature in fields `step_size`, `target` and `temperature`, as far as
-    it has them.
+    may draw for many steps at once. Only `on`, `init` and `advance` have to be defined. A sampler
+    keeps its step size, mass matrix, target and temperature in fields `step_size`, `mass_matrix`, `target`
+    and `temperature`, as far as it has them.
     """
 
     # What it does ---------------------------------------------------------------------------------------
@@ -77,9 +77,12 @@ class Sampler(Module):
         """Raise where a chain cannot start; by default `init` tells."""
         self.init(position, key=key)
 
-    @abc.abstractmethod
     def draw(self, key: Key[Array, ""], state: PyTree[Array]) -> Any:
-        """All the randomness of one step: it depends on the state by its shapes alone."""
+        """All the randomness of one step: it depends on the state by its shapes alone.
+
+        By default the key itself, where it is not known before a step what it draws.
+        """
+        return key
 
     @abc.abstractmethod
     def advance(
@@ -135,11 +138,18 @@ class Sampler(Module):
         )
 
     # Its settings, by the fields that it has ----------------------------------------------------------------
+    # They are looked up by name: an attribute of this class would be the default of a subclass's own field,
+    # which could then be forgotten without an error.
 
     @property
     def name(self) -> str:
         """As in `fk.samplers`."""
         return type(self).__name__
+
+    @property
+    def cited_as(self) -> str:
+        """The name under which `fk.cite` has its papers."""
+        return self.name
 
     @property
     def own_step_size(self) -> StepSize | None:
@@ -149,7 +159,12 @@ class Sampler(Module):
     @property
     def has_mass_matrix(self) -> bool:
         """Whether its steps are taken in coordinates that a mass matrix scales."""
-        return getattr(self, "mass_matrix", None) is not None
+        return self.own_mass_matrix is not None
+
+    @property
+    def own_mass_matrix(self) -> Any:
+        """The mass matrix of its coordinates, or the kind of one that warm-up learns; None for none."""
+        return getattr(self, "mass_matrix", None)
 
     @property
     def is_automatic(self) -> bool:

@@ -92,7 +92,10 @@ def _identity(value: object) -> Hashable:
     return type(value), value  # 1, 1.0 and True are different settings
 
 
-def unit_mass_momentum(key: Key[Array, ""], theta: PyTree[Array], temperature: Number) -> Auxiliaries:
-    """r ~ N(0, T): the right spread for a unit mass, and near it for others."""
-    drawn = draw_like("gaussian", key, jax.eval_shape(lambda: theta))
-    return {"r": jax.tree.map(lambda x: (jnp.sqrt(temperature) * x).astype(x.dtype), drawn)}
+class WithMomentum(Family):
+    """Dynamics of theta and a momentum r, which starts with the spread of a unit mass."""
+
+    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Number) -> Auxiliaries:
+        """r ~ N(0, T): the right spread for a unit mass, and near it for others."""
+        drawn = draw_like("gaussian", key, jax.eval_shape(lambda: theta))
+        return {"r": jax.tree.map(lambda x: (jnp.sqrt(temperature) * x).astype(x.dtype), drawn)}

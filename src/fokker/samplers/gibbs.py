@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._core.count import Count, no_steps
-from fokker._core.state import as_arrays, describe_shapes, nearest, ravel, same_shapes, unravel
+from fokker._core.names import nearest
+from fokker._core.state import as_arrays, describe_shapes, ravel, same_shapes, unravel
 from fokker._core.types import Arrays, Number
 from fokker.gradients import Estimator
 from fokker.samplers import _checks
@@ -72,10 +73,6 @@ class Gibbs(Sampler):
                     f"{describe_shapes(theta[name])}."
                 )
         return SamplerState({"theta": dict(theta)}, no_steps())
-
-    def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
-        """The key itself: the conditionals draw with it."""
-        return key
 
     def advance(
         self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None

@@ -4,7 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array
 
 from fokker._core.state import as_arrays
 from fokker._core.types import Number
@@ -13,7 +13,7 @@ from fokker.dynamics import Dynamics, hamiltonian_flow
 from fokker.integrators import Leapfrog
 from fokker.samplers._momentum import NewMomentum, PartialMomentum
 from fokker.samplers.corrected import Corrected, corrected
-from fokker.samplers.family import Auxiliaries, Family, Potential, unit_mass_momentum
+from fokker.samplers.family import Potential, WithMomentum
 from fokker.samplers.mass_matrix import MassMatrixLike
 from fokker.samplers.schedules import AUTOMATIC, StepSize
 
@@ -22,7 +22,7 @@ _LENGTH = math.pi / 2
 _MOST = 1024
 
 
-class Hamiltonian(Family):
+class Frictionless(WithMomentum):
     """H = U + rᵀr/2, D = 0."""
 
     label = "Hamiltonian"
@@ -30,10 +30,6 @@ class Hamiltonian(Family):
     def dynamics(self, potential: Potential, temperature: Number) -> Dynamics:
         """The flow of H."""
         return hamiltonian_flow(potential)
-
-    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Number) -> Auxiliaries:
-        """A momentum of unit mass."""
-        return unit_mass_momentum(key, theta, temperature)
 
 
 def hmc(
@@ -70,7 +66,7 @@ def hmc(
     steps = random_length if num_integration_steps is None else num_integration_steps
     return corrected(
         "hmc",
-        Hamiltonian(),
+        Frictionless(),
         Leapfrog(),
         Metropolis(steps),
         step_size,
@@ -121,7 +117,7 @@ def ghmc(
         raise ValueError(f"the persistence must be at least 0 and below 1; {persistence} was given.")
     return corrected(
         "ghmc",
-        Hamiltonian(),
+        Frictionless(),
         Leapfrog(),
         Metropolis(num_integration_steps),
         step_size,

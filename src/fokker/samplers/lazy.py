@@ -71,6 +71,11 @@ class Lazy(Sampler):
         return f"{self.inner}, by rows"
 
     @property
+    def cited_as(self) -> str:
+        """That of the sampler by which it moves rows."""
+        return self.inner.cited_as
+
+    @property
     def target(self) -> Posterior | None:
         """The target of the recipe."""
         return self.inner.target
@@ -157,10 +162,6 @@ class Lazy(Sampler):
         z = {"theta": theta, **family_of(self.inner).auxiliaries(own_key, theta, self.temperature)}
         rows = {name: jnp.zeros(x.shape[0], jnp.uint32) for name, x in theta.items()}
         return SamplerState(z, no_steps(), Memory(rows=Seen(rows, jax.random.key_data(read_key))))
-
-    def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
-        """The key itself: how many rows are moved is known with the batch."""
-        return key
 
     def advance(
         self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None

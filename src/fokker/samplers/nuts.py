@@ -4,7 +4,7 @@ from fokker.corrections import NaiveTree, Tree
 from fokker.integrators import Leapfrog
 from fokker.samplers._momentum import NewMomentum
 from fokker.samplers.corrected import Corrected, corrected
-from fokker.samplers.hmc import Hamiltonian
+from fokker.samplers.hmc import Frictionless
 from fokker.samplers.mass_matrix import MassMatrixLike
 from fokker.samplers.schedules import AUTOMATIC, StepSize
 
@@ -47,7 +47,7 @@ def nuts(
     """
     tree = Tree(max_depth, variant)
     return corrected(
-        "nuts", Hamiltonian(), Leapfrog(), tree, step_size, mass_matrix, target_accept, NewMomentum()
+        "nuts", Frictionless(), Leapfrog(), tree, step_size, mass_matrix, target_accept, NewMomentum()
     )
 
 
@@ -80,5 +80,5 @@ def naive_nuts(
     """
     tree = NaiveTree(max_depth)
     return corrected(
-        "naive_nuts", Hamiltonian(), Leapfrog(), tree, step_size, mass_matrix, target_accept, NewMomentum()
+        "naive_nuts", Frictionless(), Leapfrog(), tree, step_size, mass_matrix, target_accept, NewMomentum()
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.count import Count, no_steps
 from fokker._core.random import split, uniform
 from fokker._core.rounding import raised
@@ -260,6 +261,5 @@ def replica_exchange(
             f"temperatures must be at least two, increasing from 1.0, as (1.0, 2.0, 4.0); {temperatures} was "
             "given. They multiply the temperature of the run."
         )
-    if not isinstance(every, int) or every < 1:
-        raise ValueError(f"every must be a whole number of steps, at least 1; {every!r} was given.")
+    check_whole("every", every)
     return ReplicaExchange(sampler, as_arrays(ladder), every, exact)

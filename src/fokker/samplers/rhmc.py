@@ -64,7 +64,7 @@ def rhmc(
     if isinstance(step_size, str):
         raise ValueError(f"rhmc needs a step size that is a number, not {step_size!r}.")
     return Corrected(
-        Riemannian(metric),
+        RiemannianHamiltonian(metric),
         check_step_size(step_size),
         GeneralisedLeapfrog(tolerance, iterations),
         correction=Metropolis(num_integration_steps),
@@ -73,7 +73,7 @@ def rhmc(
     )
 
 
-class Riemannian(Family):
+class RiemannianHamiltonian(Family):
     """H = U + ½ log det G + ½ rᵀG⁻¹r of position and momentum."""
 
     metric: Any

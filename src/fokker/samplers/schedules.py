@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._core.checks import hashable
 from fokker._core.count import Count, StepNumber
 from fokker._core.required import check_compiled, require
 from fokker._core.state import as_arrays
+from fokker._core.tracing import hashable
 from fokker._core.types import Number
 
 Schedule = Callable[[Any], Array]

@@ -13,13 +13,13 @@ from fokker.dynamics._kinetic import unit_mass
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import FieldLike, symmetric
 from fokker.integrators import Integrator, SymplecticEuler
-from fokker.samplers.family import Auxiliaries, Family, Potential, unit_mass_momentum
+from fokker.samplers.family import Auxiliaries, Potential, WithMomentum
 from fokker.samplers.mass_matrix import MassMatrixLike
 from fokker.samplers.plain import Plain, on_variable, plain
 from fokker.samplers.schedules import StepSize
 
 
-class Underdamped(Family):
+class Underdamped(WithMomentum):
     """H = U + rᵀM⁻¹r/2, D = diag(0, C), Q = [[0, -I], [I, 0]]."""
 
     friction: Any
@@ -33,7 +33,7 @@ class Underdamped(Family):
 
     def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Number) -> Auxiliaries:
         """r ~ N(0, TM)."""
-        drawn = unit_mass_momentum(key, theta, temperature)["r"]
+        drawn = super().auxiliaries(key, theta, temperature)["r"]
         if same_shapes(self.mass, 0.0):
             masses = jax.tree.map(lambda x: self.mass, drawn)
         elif same_shapes(self.mass, drawn):
@@ -101,7 +101,7 @@ def sghmc(
     )
 
 
-class NaiveHamiltonian(Family):
+class NaiveHamiltonian(WithMomentum):
     """Hamiltonian dynamics as an SDE without friction."""
 
     label = "naive Hamiltonian"
@@ -113,10 +113,6 @@ class NaiveHamiltonian(Family):
             symmetric({("r", "r"): 0.0}),
             Hamiltonian(potential, unit_mass),
         )
-
-    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Number) -> Auxiliaries:
-        """A momentum of unit mass."""
-        return unit_mass_momentum(key, theta, temperature)
 
 
 def naive_sghmc(step_size: StepSize) -> Plain:

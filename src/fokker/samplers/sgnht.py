@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import StepNumber
-from fokker._core.state import dimension, nearest
+from fokker._core.names import nearest
+from fokker._core.state import dimension
 from fokker._core.types import Number
 from fokker.dynamics import Dynamics, diagonal_thermostat, matrix_thermostat, thermostat
 from fokker.fields import FieldLike
 from fokker.integrators import Integrator, SymplecticEuler
-from fokker.samplers.family import Auxiliaries, Family, Potential, unit_mass_momentum
+from fokker.samplers.family import Auxiliaries, Potential, WithMomentum
 from fokker.samplers.mass_matrix import MassMatrixLike
 from fokker.samplers.plain import Plain, on_variable, plain
 from fokker.samplers.schedules import StepSize, check_step_size
@@ -29,7 +30,7 @@ _KINDS: dict[str, Callable[..., Dynamics]] = {
 }
 
 
-class Thermostat(Family):
+class Thermostat(WithMomentum):
     """H = U + rᵀr/2 + (μTd/2)(ξ - A)², D = diag(0, A, 0), by the kind of ξ."""
 
     kind: str
@@ -52,7 +53,7 @@ class Thermostat(Family):
             xi = jax.tree.map(lambda x: jnp.full_like(x, self.friction), theta)
         else:
             xi = self.friction * jnp.eye(dimension(theta), dtype=dtype)
-        return {**unit_mass_momentum(key, theta, temperature), "xi": xi}
+        return {**super().auxiliaries(key, theta, temperature), "xi": xi}
 
 
 def sgnht(

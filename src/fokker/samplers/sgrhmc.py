@@ -3,7 +3,7 @@
 from typing import Any
 
 import jax
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, PyTree
 
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics, riemann
@@ -11,12 +11,12 @@ from fokker.dynamics._kinetic import unit_mass
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import FieldLike, as_field, symmetric
 from fokker.integrators import Integrator
-from fokker.samplers.family import Auxiliaries, Family, Potential, unit_mass_momentum
+from fokker.samplers.family import Potential, WithMomentum
 from fokker.samplers.plain import Plain, on_variable, plain
 from fokker.samplers.schedules import StepSize
 
 
-class Riemannian(Family):
+class Riemannian(WithMomentum):
     """H = U + rᵀr/2, D = diag(0, G⁻¹), Q = [[0, -G^{-½}], [G^{-½}, 0]]."""
 
     inverse_metric: Any
@@ -27,10 +27,6 @@ class Riemannian(Family):
     def dynamics(self, potential: Potential, temperature: Number) -> Dynamics | SDE:
         """dθ = G^{-½}r dt, dr = [-G^{-½}∇U + T∇·G^{-½} - G⁻¹r] dt + √(2TG⁻¹) dW."""
         return riemann(potential, self.inverse_metric, self.inverse_metric_root, temperature)
-
-    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Number) -> Auxiliaries:
-        """A momentum of unit mass."""
-        return unit_mass_momentum(key, theta, temperature)
 
 
 def gsgrhmc(

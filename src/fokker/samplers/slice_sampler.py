@@ -64,10 +64,6 @@ class Slice(Sampler):
         _checks.check_finite_start(U, U)
         return SamplerState({"theta": theta}, no_steps())
 
-    def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
-        """The key itself: the number of random numbers per move is not known in advance."""
-        return key
-
     def advance(
         self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None
     ) -> tuple[SamplerState, Any]:

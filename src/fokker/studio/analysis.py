@@ -13,7 +13,7 @@ from jaxtyping import Array
 import fokker as fk
 from fokker.checker._residual import exact_residuals
 from fokker.dynamics.problem import make_problem
-from fokker.studio.design import Design, DesignError, Named, Run, Typed
+from fokker.studio.design import Design, DesignError, Named, RunSettings, Typed
 from fokker.studio.mistakes import by_name
 from fokker.studio.named import SAMPLERS
 from fokker.studio.program import Built, build
@@ -105,7 +105,7 @@ def _known_verdict(design: Design) -> fk.Report:
 
 def known_verdict(design: Design) -> fk.Report:
     """The same, remembered: how much is run, and with which seed, does not matter to it."""
-    return _known_verdict(dataclasses.replace(design, run=Run()))
+    return _known_verdict(dataclasses.replace(design, run=RunSettings()))
 
 
 def residual_map(design: Design) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class SamplerSettings:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSettings:
     """How much is run: steps of all chains per frame, and steps that are not counted."""
 
     seed: int = 0
@@ -127,7 +127,7 @@ class Design:
     drag: float = 1.0
     metropolis: bool = False
     settings: SamplerSettings = field(default_factory=SamplerSettings)
-    run: Run = field(default_factory=Run)
+    run: RunSettings = field(default_factory=RunSettings)
 
     @property
     def is_altered(self) -> bool:
@@ -265,8 +265,8 @@ def _sampler(data: Any) -> Named | Parts | Typed:
     return _typed(sampler, kind == "drift")
 
 
-def _run(data: Mapping[str, Any]) -> Run:
-    run = Run(
+def _run(data: Mapping[str, Any]) -> RunSettings:
+    run = RunSettings(
         _whole(data, "run", "seed", 0, 0, 2**31 - 1),
         _whole(data, "run", "chains", 200, 1, MAX_CHAINS),
         _whole(data, "run", "steps", 20, 1, MAX_STEPS_PER_FRAME),

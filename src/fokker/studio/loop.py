@@ -12,6 +12,7 @@ import fokker as fk
 from fokker.samplers import Sampler
 from fokker.samplers._trajectory import Trajectory
 from fokker.samplers.composed import Composed
+from fokker.samplers.loop import take_steps
 from fokker.studio.program import Built
 
 # The text that `start` and `block` are in a program: what stands in braces depends on the design.
@@ -103,16 +104,17 @@ def block(
 ) -> tuple[Any, Any]:
     """`steps` steps of all chains: the last states, and the positions and statistics of every step."""
 
-    def one(state: Any, key: Array, t: Array) -> Any:
+    def randomness(key: Array, t: Array) -> Any:
         key, batch_key = jax.random.split(jax.random.fold_in(key, t))
-        chosen = None if rows is None else rows[jax.random.randint(batch_key, (batch,), 0, len(rows))]
-        return sampler.step(key, state, chosen)
+        return key, None if rows is None else rows[jax.random.randint(batch_key, (batch,), 0, len(rows))]
 
-    def advance(states: Any, t: Array) -> Any:
-        states, info = jax.vmap(one, in_axes=(0, 0, None))(states, keys, t)
-        return states, (jax.vmap(sampler.position)(states), info)
-
-    return jax.lax.scan(advance, states, first + jnp.arange(steps))
+    return take_steps(
+        jax.vmap(sampler.step),
+        states,
+        first + jnp.arange(steps),
+        lambda states, info: (jax.vmap(sampler.position)(states), info),
+        lambda _, t: jax.vmap(randomness, in_axes=(0, None))(keys, t),
+    )
 
 
 def has_trajectories(built: Built) -> bool:

@@ -28,7 +28,7 @@ LENGTH = 1.0
 
 
 @dataclass
-class Program:
+class ProgramText:
     """Objects by name, and the text that defines them."""
 
     lines: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ def _value(body: Node | Sequence[Any], values: Mapping[str, Any]) -> Any:
 # The target -------------------------------------------------------------------------------------------------
 
 
-def _define_target(program: Program, design: Design) -> Any:
+def _define_target(program: ProgramText, design: Design) -> Any:
     """U and the target: a density, or with gradient noise a posterior whose rows add to nothing."""
     U = program.function("U", THETA, design.target.potential)
     settings = design.settings
@@ -113,7 +113,7 @@ def _define_target(program: Program, design: Design) -> Any:
     )
 
 
-def _define_metric(program: Program, design: Design) -> dict[str, tuple[Any, str]]:
+def _define_metric(program: ProgramText, design: Design) -> dict[str, tuple[Any, str]]:
     """G⁻¹ and G^{-1/2} as fields."""
     g = program.function("inverse_metric", THETA, design.metric)
     return {
@@ -125,7 +125,7 @@ def _define_metric(program: Program, design: Design) -> dict[str, tuple[Any, str
     }
 
 
-def _noise_estimate(program: Program, settings: SamplerSettings) -> tuple[Any, str]:
+def _noise_estimate(program: ProgramText, settings: SamplerSettings) -> tuple[Any, str]:
     """The covariance of G⁻¹∇Ũ, which is known here; none without gradient noise."""
     if not settings.noise:
         return None, "None"
@@ -139,7 +139,7 @@ def _noise_estimate(program: Program, settings: SamplerSettings) -> tuple[Any, s
 # The sampler ------------------------------------------------------------------------------------------------
 
 
-def _define_named(program: Program, design: Design, name: str, target: Any) -> Sampler:
+def _define_named(program: ProgramText, design: Design, name: str, target: Any) -> Sampler:
     row, settings = SAMPLERS[name], design.settings
     arguments: dict[str, tuple[Any, str]] = {
         "step_size": (settings.step_size, repr(settings.step_size)),
@@ -171,7 +171,7 @@ _DYNAMICS = {
 
 
 def _define_dynamics(
-    program: Program, design: Design, parts: Parts, target: Any
+    program: ProgramText, design: Design, parts: Parts, target: Any
 ) -> tuple[fk.Dynamics, tuple[str, ...]]:
     settings, T = design.settings, design.settings.temperature
     function, variables = _DYNAMICS[parts.dynamics]
@@ -191,7 +191,7 @@ def _define_dynamics(
     return program.define("dynamics", made, f"fk.dynamics.{function}({text})"), variables
 
 
-def _define_typed(program: Program, design: Design, typed: Typed) -> fk.Dynamics | fk.SDE:
+def _define_typed(program: ProgramText, design: Design, typed: Typed) -> fk.Dynamics | fk.SDE:
     variables, T = typed.variables, design.settings.temperature
     U = program.values["U"]
     if typed.size == 2:
@@ -233,7 +233,7 @@ def _define_typed(program: Program, design: Design, typed: Typed) -> fk.Dynamics
     )
 
 
-def _define_diffusion(program: Program, typed: Typed) -> tuple[Any, str]:
+def _define_diffusion(program: ProgramText, typed: Typed) -> tuple[Any, str]:
     """D by diagonal blocks where it is diagonal, which needs no root of a matrix at every step."""
     D, size = typed.D, typed.size
     if any(not is_zero(D[i][j]) for i in range(size) for j in range(size) if i != j):
@@ -260,7 +260,7 @@ def _define_diffusion(program: Program, typed: Typed) -> tuple[Any, str]:
 
 
 def _define_matrix(
-    program: Program, name: str, cells: tuple[tuple[Node, ...], ...], variables: Sequence[str]
+    program: ProgramText, name: str, cells: tuple[tuple[Node, ...], ...], variables: Sequence[str]
 ) -> tuple[Any, str]:
     if _names(cells):
         function = program.function(f"{name}_matrix", variables, cells)
@@ -268,7 +268,7 @@ def _define_matrix(
     return fk.fields.Dense(_value(cells, {})), f"fk.fields.Dense({_text(cells)})"
 
 
-def _recipe(program: Program, design: Design, dynamics: Any, variables: tuple[str, ...]) -> Sampler:
+def _recipe(program: ProgramText, design: Design, dynamics: Any, variables: tuple[str, ...]) -> Sampler:
     """`fk.samplers.recipe` of the dynamics, altered where a mistake was asked for."""
     settings = design.settings
     if design.is_altered:
@@ -365,7 +365,7 @@ def _check_noise(design: Design) -> None:
 def build(design: Design) -> Built:
     """The sampler of a design; raise a `DesignError` where the library refuses it, with its reason."""
     _check_noise(design)
-    program = Program()
+    program = ProgramText()
     try:
         target = _define_target(program, design)
         sampler, variables = _define_sampler(program, design, target)
@@ -376,7 +376,7 @@ def build(design: Design) -> Built:
     return Built(design, sampler, target, program.values.get("rows"), variables, tuple(program.lines))
 
 
-def _define_sampler(program: Program, design: Design, target: Any) -> tuple[Sampler, tuple[str, ...]]:
+def _define_sampler(program: ProgramText, design: Design, target: Any) -> tuple[Sampler, tuple[str, ...]]:
     if isinstance(design.sampler, Named):
         name = design.sampler.name
         made = _define_named(program, design, name, target)

@@ -7,7 +7,7 @@ from fokker.studio.design import Design, Named, Parts, Typed, letters_of
 from fokker.studio.formulas import Node, parse, text
 from fokker.studio.formulas.derivative import ZERO, add, derivative
 from fokker.studio.formulas.mathml import equation, mathml, matrix
-from fokker.studio.formulas.tree import Call, Name, Negative, Number, is_zero
+from fokker.studio.formulas.tree import Apply, Name, Negative, Number, is_zero
 from fokker.studio.named import PAIR, SAMPLERS, THERMOSTAT, THETA
 from fokker.studio.program import LENGTH
 
@@ -66,7 +66,7 @@ def _of_dynamics(name: str, design: Design) -> Recipe:
         D = Number(1.0) if name == "langevin" else g
         return Recipe(THETA, Name("U"), _sparse(2, {(0, 0): D, (1, 1): D}), _sparse(2, {}))
     friction: Node = {"hamiltonian": ZERO, "riemann": g}.get(name, _signed(settings.friction))
-    turn: Node = Call("sqrt", (g,)) if name == "riemann" else Number(1.0)
+    turn: Node = Apply("sqrt", (g,)) if name == "riemann" else Number(1.0)
     kinetic = "U + (p^2 + q^2)/2"
     D_entries: dict[tuple[int, int], Node] = {(2, 2): friction, (3, 3): friction}
     Q_entries: dict[tuple[int, int], Node] = {

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._core.state import describe_shapes, nearest
+from fokker._core.names import nearest
+from fokker._core.state import describe_shapes
 from fokker.targets._independence import check_independence
 from fokker.targets._program import Program, Site, first_line, in_plate, is_latent
 from fokker.targets.posterior import Posterior

@@ -13,7 +13,8 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.labels import AXES, NO_LABELS, Labels
 from fokker._core.module import Module
-from fokker._core.state import describe_shapes, nearest
+from fokker._core.names import nearest
+from fokker._core.state import describe_shapes
 from fokker.targets._given import Given
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from fokker._core.labels import Labels
+from fokker._core.names import nearest
 from fokker._core.random import split
-from fokker._core.state import as_arrays, is_leaf, nearest
+from fokker._core.state import as_arrays, is_leaf
 from fokker.targets.constraints import Constraint, as_constraint
 from fokker.targets.target import Target, TargetWithData, check_is_target
 

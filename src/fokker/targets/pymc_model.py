@@ -11,7 +11,8 @@ from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from fokker._core.draws import shape_of_draws
 from fokker._core.labels import Labels
-from fokker._core.state import as_arrays, nearest
+from fokker._core.names import nearest
+from fokker._core.state import as_arrays
 from fokker.targets._given import Given
 from fokker.targets._independence import check_independence
 from fokker.targets._program import first_line

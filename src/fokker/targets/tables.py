@@ -11,7 +11,8 @@ from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from fokker._core.checks import check_whole
 from fokker._core.module import Module
-from fokker._core.state import as_arrays, nearest
+from fokker._core.names import nearest
+from fokker._core.state import as_arrays
 from fokker.targets.posterior import Posterior
 
 

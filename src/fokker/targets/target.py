@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
-from fokker._core.checks import hashable
 from fokker._core.draws import at_draws, with_draw_keys
 from fokker._core.labels import NO_LABELS, Labels
 from fokker._core.module import Module
+from fokker._core.names import nearest
 from fokker._core.required import check_compiled, require
-from fokker._core.state import as_arrays, describe_shapes, nearest
-from fokker._core.tracing import TRACING_ERRORS, untraceable
+from fokker._core.state import as_arrays, describe_shapes
+from fokker._core.tracing import TRACING_ERRORS, hashable, untraceable
 from fokker.rows import size_of, span, stream_of
 from fokker.rows.table import ColumnError
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.lab.experiments import (
     article_background,
     article_gallery,

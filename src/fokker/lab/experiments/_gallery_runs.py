@@ -122,31 +122,30 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
         position = starts[which]
         states = jax.vmap(lambda k: sampler.init(position, key=k))(split(first_key, budget.chains))
 
-        def step(states: PyTree[Array], drawn: PyTree[Array]) -> Any:
-            states, info = jax.vmap(sampler.advance)(drawn, states)
+        def record(states: PyTree[Array], info: Any) -> dict[str, Array]:
             first = jax.tree.map(lambda x: x[0], states)
             shown = {
                 name: getattr(info, name)[0] for name in RECORDED if getattr(info, name, None) is not None
             }
-            return states, {"position": first.position, **sampler.record(first), **shown}
+            return {"position": first.position, **sampler.record(first), **shown}
 
         def randomness(numbers: Array, states: PyTree[Array]) -> Any:
             keys = jax.vmap(lambda number: split(fold_in(key, number), budget.chains))(numbers)
-            return jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states)
+            return jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states), None
 
         def draw(states: PyTree[Array], first: PyTree[Array]) -> Any:
             # Chain by chain: a position may be a part of a state.
             return jax.vmap(lambda state: state.position)(states), first
 
         numbers = jnp.arange(budget.draws * thin).reshape(budget.draws, thin)
-        draws, first = in_blocks(step, states, numbers, randomness, draw)
+        draws, first = in_blocks(jax.vmap(sampler.advance), states, numbers, randomness, record, draw)
         return jnp.swapaxes(draws, 0, 1), jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), first)
 
     return run
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MarginalVerdict:
     """How far draws are from the exact marginals, in the worst coordinate.
 
     `curve` has the numbers of draws and the distances of so many; `reason` is empty where the floor was
@@ -172,14 +171,14 @@ class Verdict:
         return self.distance / self.floor
 
 
-def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
+def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> MarginalVerdict:
     """Judge draws (chain, draw, coordinate), without their first quarter."""
     burnt = draws[:, int(BURN_IN * draws.shape[1]) :]
     finite = np.isfinite(burnt).all(axis=(1, 2))
     share = float(finite.mean())
     if share < 1:
         curve = {"draws": [float(burnt[..., 0].size)], "distance": [1.0], "floor": [FLOOR]}
-        return Verdict(1.0, FLOOR, 0.0, float("nan"), share, curve, LEFT)
+        return MarginalVerdict(1.0, FLOOR, 0.0, float("nan"), share, curve, LEFT)
     counts, r_hats = (f(burnt).reshape(-1) for f in (effective_sample_size, split_r_hat))
     # Chains that never moved have no effective size.
     counts = np.minimum(np.nan_to_num(counts, nan=1.0), burnt[..., 0].size)
@@ -194,7 +193,9 @@ def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
         reason = SLOW
     elif far:
         reason = OTHER
-    return Verdict(float(distances[worst]), float(floors[worst]), effective, r_hat, share, curve, reason)
+    return MarginalVerdict(
+        float(distances[worst]), float(floors[worst]), effective, r_hat, share, curve, reason
+    )
 
 
 def _curve(draws: np.ndarray, marginal: Marginal, worth: float) -> dict[str, list[float]]:
@@ -210,8 +211,12 @@ def _curve(draws: np.ndarray, marginal: Marginal, worth: float) -> dict[str, lis
 
 
 def explained(
-    verdict: Verdict, half: Verdict, row: Row, target: GalleryTarget, cured: Verdict | None = None
-) -> Verdict:
+    verdict: MarginalVerdict,
+    half: MarginalVerdict,
+    row: Row,
+    target: GalleryTarget,
+    cured: MarginalVerdict | None = None,
+) -> MarginalVerdict:
     """Add the full reason, from a run with half the step and one without the known flaw."""
     if verdict.reason == LEFT:
         then = "with half the step none does" if half.finite == 1 else "with half the step too"
@@ -232,7 +237,7 @@ def explained(
     return dataclasses.replace(verdict, reason=reason)
 
 
-def _falls(verdict: Verdict, other: Verdict) -> bool:
+def _falls(verdict: MarginalVerdict, other: MarginalVerdict) -> bool:
     """Whether much of the distance beyond its floor is gone."""
     beyond, left = (max(v.distance - v.floor, 0.0) for v in (verdict, other))
     return left < (1 - _OFF_BY) * beyond

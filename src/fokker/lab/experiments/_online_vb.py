@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.lab.experiments._topic_runs import INTERVAL, Curve, Evaluations, Stream
+from fokker.lab.experiments._topic_runs import INTERVAL, Curve, DocumentStream, Evaluations
 
 # Hoffman et al. (2010) take offsets of 1 to 1024 and decays of 0.5 to 1.
 OFFSET, DECAY = 64, 0.5
@@ -37,7 +37,7 @@ class Watched:
             yield list(zip(words.tolist(), counts.tolist(), strict=True))
 
 
-def follow_online_vb(stream: Stream, alpha: float, gamma: float, seed: int) -> Curve:
+def follow_online_vb(stream: DocumentStream, alpha: float, gamma: float, seed: int) -> Curve:
     """Online variational Bayes in one pass, the topics' prior α and the mixtures' γ."""
     from gensim.models import LdaModel
 

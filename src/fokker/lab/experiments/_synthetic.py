@@ -83,13 +83,10 @@ def simulate(
         noise = jax.vmap(lambda k: sampler.draw(k, state))(jax.random.split(noise_key, length))
         return noise, batches(batch_key, length)
 
-    def step(state: SamplerState, drawn: PyTree[Array]) -> tuple[SamplerState, PyTree[Array]]:
-        state, _ = sampler.advance(drawn[0], state, drawn[1])
-        return state, record(state)
-
     def thinned(state: SamplerState, recorded: PyTree[Array]) -> PyTree[Array]:
         return jax.tree.map(lambda x: x[thin - 1 :: thin], recorded)
 
     keys = jax.random.split(run_key, steps // length)
-    out = in_blocks(step, sampler.init(start, key=first_key), keys, inputs, thinned)
+    state = sampler.init(start, key=first_key)
+    out = in_blocks(sampler.advance, state, keys, inputs, lambda state, _: record(state), thinned)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), out)

@@ -10,9 +10,10 @@ import numpy as np
 from fokker.corpora import Documents
 from fokker.lab.experiments._stages import stage
 from fokker.models.topics._checks import NotFiniteError
+from fokker.models.topics._expected import ExpectedCounts, averaged
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.evaluate import HeldOut
-from fokker.models.topics.gibbs import cores
+from fokker.models.topics.gibbs import cores, topic_counts
 from fokker.models.topics.step_size import decaying
 
 # Minibatches between two evaluations of the topics.
@@ -20,7 +21,7 @@ INTERVAL = 5
 
 
 @dataclass(frozen=True)
-class Stream:
+class DocumentStream:
     """Documents to learn from, in order, and others to predict."""
 
     documents: Documents
@@ -36,6 +37,7 @@ class Stream:
 
     def steps(self, *chains: TopicChain) -> Iterator[int]:
         """One pass of every chain, which take turns: the number of the chain after each of its steps."""
+        # A loop of its own: topics are arrays of the host, and what a single step takes is measured here.
         for documents in self.batches():
             for number, chain in enumerate(chains):
                 chain.step(documents, self.documents.size)
@@ -68,7 +70,7 @@ class TopicSetting:
     friction: float | None = None
     start: float = 0.1
 
-    def chain(self, stream: Stream, seed: int, threads: int) -> TopicChain:
+    def chain(self, stream: DocumentStream, seed: int, threads: int) -> TopicChain:
         """A new chain with these settings."""
         return TopicChain(
             len(stream.words),
@@ -106,7 +108,7 @@ class Curve:
 class Evaluations:
     """Perplexity of a run's topics, single and averaged."""
 
-    def __init__(self, stream: Stream, gamma: float, seed: int) -> None:
+    def __init__(self, stream: DocumentStream, gamma: float, seed: int) -> None:
         self._held_out = HeldOut(stream.held_out, seed, cores())
         self._gamma = np.full(stream.topics, gamma)
         # For each evaluation: the documents before it, the predicted probabilities, and β.
@@ -130,7 +132,22 @@ class Evaluations:
         return self._held_out.perplexity
 
 
-def follow(stream: Stream, setting: TopicSetting, seed: int) -> Curve | None:
+def expected_counts(
+    documents: Documents,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    seed: np.uint64,
+    *,
+    sweeps: int,
+    burn_in: int,
+    threads: int = 1,
+) -> ExpectedCounts:
+    """E[n_kw] and E[n_dk] by Gibbs sweeps: `topic_counts` divided by the number of sweeps counted."""
+    counts = topic_counts(documents, beta, gamma, seed, sweeps=sweeps, burn_in=burn_in, threads=threads)
+    return averaged(*counts, sweeps - burn_in)
+
+
+def follow(stream: DocumentStream, setting: TopicSetting, seed: int) -> Curve | None:
     """A chain over the stream in one pass; None where it left the finite numbers."""
     stage(f"sampling by {setting.sampler}, α = {setting.alpha:g}, seed {seed}")
     chain, evaluations = setting.chain(stream, seed, cores()), Evaluations(stream, setting.gamma, seed)
@@ -143,7 +160,9 @@ def follow(stream: Stream, setting: TopicSetting, seed: int) -> Curve | None:
     return evaluations.curve()
 
 
-def search(stream: Stream, grid: Sequence[TopicSetting], seed: int) -> list[tuple[TopicSetting, float]]:
+def search(
+    stream: DocumentStream, grid: Sequence[TopicSetting], seed: int
+) -> list[tuple[TopicSetting, float]]:
     """The perplexity at the end with every setting, the lowest first; a single setting is not run."""
     if len(grid) == 1:
         return [(grid[0], np.nan)]
@@ -153,7 +172,7 @@ def search(stream: Stream, grid: Sequence[TopicSetting], seed: int) -> list[tupl
 
 
 def seconds_per_hundred(
-    stream: Stream, settings: Mapping[str, TopicSetting], rounds: int
+    stream: DocumentStream, settings: Mapping[str, TopicSetting], rounds: int
 ) -> dict[str, dict[str, float]]:
     """Seconds per hundred documents of a step on one thread: medians, the samplers taking turns."""
     names = list(settings)

@@ -27,7 +27,7 @@ from fokker.lab.experiments._gallery_runs import (
     SLOW,
     WITHIN,
     Budget,
-    Verdict,
+    MarginalVerdict,
     compiled,
     explained,
     judge,
@@ -137,7 +137,7 @@ def _run(
     return np.asarray(draws, float), jax.tree.map(np.asarray, first)
 
 
-def verdict_on(pair: Pair, draws: np.ndarray, key: Key[Array, ""], budget: Budget) -> Verdict:
+def verdict_on(pair: Pair, draws: np.ndarray, key: Key[Array, ""], budget: Budget) -> MarginalVerdict:
     """Judge a pair's draws; where they are off, explain it by other runs with the same key."""
     row, target = pair.row, pair.target
     verdict = judge(draws, target.marginals)
@@ -156,7 +156,7 @@ def verdict_on(pair: Pair, draws: np.ndarray, key: Key[Array, ""], budget: Budge
 
 
 def entry_of(
-    pair: Pair, verdict: Verdict, seed: int, first: Mapping[str, np.ndarray], mp4: bool
+    pair: Pair, verdict: MarginalVerdict, seed: int, first: Mapping[str, np.ndarray], mp4: bool
 ) -> dict[str, Any]:
     """The entry of a pair in `result.json`."""
     row, target = pair.row, pair.target

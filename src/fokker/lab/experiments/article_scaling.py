@@ -137,18 +137,20 @@ def chains_of(method: Method, d: int, size: Size, key: Key[Array, ""]) -> dict[s
         starts = normal(start_key, (size.chains, d), jnp.float32)
         states = jax.vmap(lambda x, k: sampler.init(x, key=k))(starts, split(first_key, size.chains))
 
-        def step(states: PyTree[Array], number: Array) -> Any:
+        def step(number: Array, states: PyTree[Array], _: None) -> Any:
             keys = split(fold_in(key, number), size.chains)
-            states, info = jax.vmap(one)(factors, keys, states)
+            return jax.vmap(one)(factors, keys, states)
+
+        def record(_: PyTree[Array], info: Any) -> dict[str, Array]:
             stats = info.stats
-            return states, {name: jnp.mean(stats[name]) for name in _RECORDED if name in stats}
+            return {name: jnp.mean(stats[name]) for name in _RECORDED if name in stats}
 
         def draw(states: PyTree[Array], stats: dict[str, Array]) -> Any:
             position = jax.vmap(lambda state: state.position)(states)
             return position[:, :_COORDINATES], jax.tree.map(jnp.mean, stats)
 
         numbers = jnp.arange(size.draws * between).reshape(size.draws, between)
-        draws, stats = in_blocks(step, states, numbers, lambda block, _: block, draw)
+        draws, stats = in_blocks(step, states, numbers, lambda block, _: (block, None), record, draw)
         return {"draws": jnp.swapaxes(draws, 0, 1), **jax.tree.map(jnp.mean, stats)}
 
     return {name: np.asarray(value, float) for name, value in run(key).items()}

@@ -30,12 +30,12 @@ from fokker.lab.experiments._ding import SAMPLERS
 from fokker.lab.experiments._result import Claim, Result
 from fokker.lab.experiments._stages import stage
 from fokker.lab.experiments._topic_figures import draw_over_steps
-from fokker.lab.experiments._topic_runs import Stream
+from fokker.lab.experiments._topic_runs import DocumentStream, expected_counts
 from fokker.models.topics._expected import MIN_PROBABILITY
 from fokker.models.topics._uniform import seed_at
 from fokker.models.topics.collapsed import local_words
 from fokker.models.topics.evaluate import HeldOut
-from fokker.models.topics.gibbs import cores, expected_counts
+from fokker.models.topics.gibbs import cores
 from fokker.samplers import SamplerState
 from fokker.targets import Target
 
@@ -160,7 +160,7 @@ class ChainResult:
     friction: float
 
 
-def follow(stream: Stream, setting: LdaSetting, seed: int, length: Length) -> ChainResult:
+def follow(stream: DocumentStream, setting: LdaSetting, seed: int, length: Length) -> ChainResult:
     """One chain; the E-step sees topics as they are at every iteration."""
     stage(f"sampling by {setting}, seed {seed}")
     generator = np.random.default_rng(seed)
@@ -203,7 +203,7 @@ def follow(stream: Stream, setting: LdaSetting, seed: int, length: Length) -> Ch
 
 
 def measure(
-    stream: Stream, settings: Sequence[LdaSetting], seeds: int, length: Length
+    stream: DocumentStream, settings: Sequence[LdaSetting], seeds: int, length: Length
 ) -> dict[LdaSetting, list[ChainResult]]:
     """Every setting with every seed, as many at a time as there are cores."""
     with ThreadPoolExecutor(cores()) as pool:
@@ -272,7 +272,7 @@ def _claims(by_setting: Mapping[LdaSetting, Sequence[ChainResult]], where: str) 
     ]
 
 
-def read_stream(data: Path | None) -> Stream:
+def read_stream(data: Path | None) -> DocumentStream:
     """Abstracts in random order: four fifths to learn from, the rest to predict."""
     corpus = open_corpus(
         find_file(ABSTRACTS, "bow.npz", data), minimum_tokens=2, shuffle_buffer=10**6, seed=0
@@ -280,10 +280,14 @@ def read_stream(data: Path | None) -> Stream:
     abstracts = next(corpus.batches(10**6))
     cut = round((1 - TEST_SHARE) * abstracts.size)
     words = tuple(corpus.vocabulary)
-    return Stream(abstracts.select(slice(cut)), abstracts.select(slice(cut, None)), words, TOPICS, BATCH)
+    return DocumentStream(
+        abstracts.select(slice(cut)), abstracts.select(slice(cut, None)), words, TOPICS, BATCH
+    )
 
 
-def study(stream: Stream, out: Path, settings: Sequence[LdaSetting], seeds: int, length: Length) -> Result:
+def study(
+    stream: DocumentStream, out: Path, settings: Sequence[LdaSetting], seeds: int, length: Length
+) -> Result:
     """Sample, judge, draw."""
     by_setting = measure(stream, settings, seeds, length)
     unigram = stream.unigram_perplexity()

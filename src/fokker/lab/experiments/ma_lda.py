@@ -24,7 +24,7 @@ from fokker.lab.experiments._topic_figures import draw_curves, markdown_table
 from fokker.lab.experiments._topic_runs import (
     INTERVAL,
     Curve,
-    Stream,
+    DocumentStream,
     TopicSetting,
     follow,
     search,
@@ -89,7 +89,7 @@ def grid(sampler: str, priors: Priors) -> list[TopicSetting]:
     ]
 
 
-def read_stream(data: Path | None, documents: int, held_out: int) -> Stream:
+def read_stream(data: Path | None, documents: int, held_out: int) -> DocumentStream:
     """Articles with at least 20 words of the vocabulary, shuffled; those to predict come after the others."""
     words = find_file("wikipedia", WORDS, data)
     articles = find_file("wikipedia", ARTICLES, data)
@@ -103,7 +103,7 @@ def read_stream(data: Path | None, documents: int, held_out: int) -> Stream:
         seed=ORDER_SEED,
     )
     articles_read = next(corpus.batches(documents + held_out))
-    return Stream(
+    return DocumentStream(
         articles_read.select(slice(documents)),
         articles_read.select(slice(documents, None)),
         tuple(corpus.vocabulary),
@@ -127,7 +127,7 @@ class BestSetting:
 
 
 def measure(
-    stream: Stream, grids: Mapping[tuple[str, Priors], Sequence[TopicSetting]], seeds: int
+    stream: DocumentStream, grids: Mapping[tuple[str, Priors], Sequence[TopicSetting]], seeds: int
 ) -> dict[tuple[str, Priors], BestSetting]:
     """The best setting of each grid, run with every seed; samplers that never stay finite are left out."""
     results = {}
@@ -182,7 +182,7 @@ def described(setting: TopicSetting) -> str:
     return f"ε = {setting.step:g}{decay}{friction}, {start}"
 
 
-def online_vb_curves(stream: Stream, panels: Sequence[str], seeds: int) -> dict[str, list[Curve]]:
+def online_vb_curves(stream: DocumentStream, panels: Sequence[str], seeds: int) -> dict[str, list[Curve]]:
     """gensim's curves for each panel; none where it is not installed."""
     if not has_gensim():
         return {}
@@ -194,7 +194,7 @@ def online_vb_curves(stream: Stream, panels: Sequence[str], seeds: int) -> dict[
 
 
 def study(
-    stream: Stream,
+    stream: DocumentStream,
     out: Path,
     grids: Mapping[tuple[str, Priors], Sequence[TopicSetting]],
     seeds: int,
@@ -252,7 +252,7 @@ def study(
 
 
 def _settings(
-    stream: Stream, measured: Mapping[tuple[str, Priors], BestSetting], unigram: float
+    stream: DocumentStream, measured: Mapping[tuple[str, Priors], BestSetting], unigram: float
 ) -> dict[str, Any]:
     """What was given and what was chosen."""
     return {
@@ -282,7 +282,7 @@ def _settings(
 
 
 def tables(
-    stream: Stream,
+    stream: DocumentStream,
     curves: Mapping[str, Mapping[str, Sequence[Curve]]],
     unigram: float,
     seconds: Mapping[str, Mapping[str, float]],

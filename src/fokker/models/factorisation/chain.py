@@ -131,6 +131,7 @@ class FactorChain:
 
     def passes(self, move: Mover, number: int) -> Iterator[int]:
         """Up to `number` passes, numbered from 1 as each is done; fewer where numbers stop being finite."""
+        # A loop of its own: the tables are NumPy's, which no compiled loop carries, and callers look at each.
         for done in range(1, number + 1):
             if not self.advance(move):
                 return

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import is_varied
 from fokker.rows.precision import check_rounding

@@ -7,13 +7,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Key
 
 from fokker._core.random import fold_in, randint, split
 from fokker.integrators import Splitting
 from fokker.models.factorisation.chain import TABLES, FactorChain
 from fokker.samplers import Sampler, SamplerState, sghmc, sgld, sgnht
 from fokker.samplers.lazy import Lazy, lazy
+from fokker.samplers.loop import take_steps
 from fokker.samplers.plain import Plain
 from fokker.targets.posterior import Posterior
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
@@ -82,8 +83,7 @@ class MinibatchPass:
         for name, shift in shifts.items():
             theta[name] = jnp.asarray(chain.tables[name] - shift, theta[name].dtype)
         self.state = self.state._replace(z={**self.state.z, "theta": theta})
-        inputs = (self.sampler, self.batch_size, self.key, jnp.int32(self.interval))
-        self.state = _pass(inputs, self.state)
+        self.state = _pass((self.sampler, self.batch_size, self.key, self.interval), self.state)
         # Copies: the next pass overwrites the memory of this state.
         chain.tables = {name: np.array(x) for name, x in self.state.position.items()}
         for name, shift in shifts.items():
@@ -91,18 +91,18 @@ class MinibatchPass:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _pass(inputs: tuple[Sampler, int, Key[Array, ""], Int[Array, ""]], state: SamplerState) -> SamplerState:
+def _pass(inputs: tuple[Sampler, int, Key[Array, ""], int], state: SamplerState) -> SamplerState:
     """Steps with minibatches drawn with replacement; step t depends on the key and on t alone."""
     sampler, batch_size, key, count = inputs
     data, size = sampler.own_target.data, sampler.own_target.size
     steps_key = fold_in(key, _STEPS)
 
-    def step(_: Array, state: SamplerState) -> SamplerState:
+    def randomness(state: SamplerState, _: Array) -> tuple[Array, dict[str, Array]]:
         rows_key, step_key = split(fold_in(steps_key, state.step))
         rows = randint(rows_key, (batch_size,), size)
-        return sampler.step(step_key, state, {name: x[rows] for name, x in data.items()})[0]
+        return step_key, {name: x[rows] for name, x in data.items()}
 
-    state = jax.lax.fori_loop(0, count, step, state)
+    state, _ = take_steps(sampler.step, state, jnp.arange(count), lambda *_: None, randomness)
     return sampler.synchronised(fold_in(fold_in(key, _READS), state.step), state)
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.module import Module
-from fokker._core.state import as_arrays, nearest
+from fokker._core.names import nearest
+from fokker._core.state import as_arrays
 from fokker.models.network.last_layer import last_layer
 
 # The outputs of a network for one row, given its parameters.

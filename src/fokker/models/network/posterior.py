@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.models.checks import is_number
 from fokker.models.network.last_layer import UnknownLastLayerError
 from fokker.models.network.networks import Apply, paths
@@ -123,7 +123,7 @@ def sampled_leaves(sampled: Sampled, params: PyTree[Array], last: LastLayer) -> 
     return jax.tree.unflatten(structure, chosen)
 
 
-class LogPrior(Module):
+class NetworkLogPrior(Module):
     """-Σ_l |θ_l|²/(2 s_l²), and the prior of log σ where the noise is learned."""
 
     scales: PyTree[float]
@@ -149,7 +149,7 @@ class Outputs(Module):
         return self.apply(eqx.combine(theta["weights"], self.fixed), x)
 
 
-class LogLikelihood(Module):
+class NetworkLogLikelihood(Module):
     """log p(y | f(θ, x)) of one row."""
 
     outputs: Outputs

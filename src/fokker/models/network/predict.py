@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
-from fokker.models.network.posterior import LogLikelihood
+from fokker.models.network.posterior import NetworkLogLikelihood
 
 # The most rows of a compiled call, and the most numbers that it returns.
 _ROWS, _NUMBERS = 1024, 2**22
@@ -19,7 +19,7 @@ _ROWS, _NUMBERS = 1024, 2**22
 class Predictive(Module):
     """What one draw says about one row: probabilities of classes, or mean and standard deviation of y."""
 
-    likelihood: LogLikelihood
+    likelihood: NetworkLogLikelihood
 
     def __call__(self, theta: dict[str, PyTree[Array]], x: Array) -> Any:
         """The probabilities, or (mean, deviation)."""

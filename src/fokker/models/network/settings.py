@@ -25,7 +25,8 @@ import equinox as eqx
 from jaxtyping import Array
 
 from fokker._core.module import Module
-from fokker._core.state import as_arrays, nearest
+from fokker._core.names import nearest
+from fokker._core.state import as_arrays
 from fokker.integrators import Splitting
 from fokker.models.checks import one_of, optional, positive, within
 from fokker.samplers import psgld, schedules, sghmc, sgld, sgnht

@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.state import as_arrays
 from fokker.models.network.networks import Apply, Functional
-from fokker.models.network.posterior import LOG_NOISE_MEAN, LogLikelihood, LogPrior, Outputs
+from fokker.models.network.posterior import LOG_NOISE_MEAN, NetworkLogLikelihood, NetworkLogPrior, Outputs
 from fokker.models.network.settings import GAUSSIAN_CURVATURE, StepSettings
 from fokker.run.api import sample
 from fokker.run.positions import PerChain
@@ -94,12 +94,12 @@ class NetworkPosterior:
     def target(self, data: dict[str, np.ndarray], chosen: PyTree[bool], fixed: PyTree[Array]) -> Posterior:
         """The posterior of the chosen weights, the others being fixed."""
         # Arrays, so that another prior runs by the same compiled programs.
-        prior = LogPrior(as_arrays(eqx.filter(self.scales, chosen)))
+        prior = NetworkLogPrior(as_arrays(eqx.filter(self.scales, chosen)))
         return Posterior(prior, self.log_likelihood(fixed), data)
 
-    def log_likelihood(self, fixed: PyTree[Array]) -> LogLikelihood:
+    def log_likelihood(self, fixed: PyTree[Array]) -> NetworkLogLikelihood:
         """log p(y | x, θ) with these weights fixed."""
-        return LogLikelihood(Outputs(self.network.apply, fixed), self.likelihood, self.noise_scale)
+        return NetworkLogLikelihood(Outputs(self.network.apply, fixed), self.likelihood, self.noise_scale)
 
     def start(self) -> PyTree[Array]:
         """Theta of every chain at the initial weights."""

@@ -25,7 +25,7 @@ _TABLE, _PLOT, _PAGE = "sweep.csv", "sweep.png", "sweep.html"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TopicComparison:
     """The runs that are done, as text; `is_useful`: whether one is better than the word frequencies."""
 
     text: str
@@ -33,7 +33,7 @@ class Comparison:
     file_names: tuple[str, ...] = (_TABLE, _PLOT, _PAGE)
 
 
-def compare(folder: Path, topics: Sequence[int]) -> Comparison | None:
+def compare(folder: Path, topics: Sequence[int]) -> TopicComparison | None:
     """Compare the runs of a sweep that have results, and write the files; None if there is none."""
     found = [(k, RunSummary.read(folder_of(folder, k))) for k in sorted(topics)]
     summaries = [summary for _, summary in found if summary is not None]
@@ -63,7 +63,7 @@ def compare(folder: Path, topics: Sequence[int]) -> Comparison | None:
     )
     write_text(folder / _PAGE, contents)
     is_useful = any(s.perplexity < s.unigram_perplexity for s in summaries)
-    return Comparison(f"{aligned([columns, *rows])}\n{preferred}", is_useful)
+    return TopicComparison(f"{aligned([columns, *rows])}\n{preferred}", is_useful)
 
 
 def preference(summaries: Sequence[RunSummary], scores: Sequence[DocumentScores]) -> str:

@@ -22,7 +22,7 @@ _NUM_EVALUATIONS = 20
 _MAX_DOCUMENTS = 200
 
 
-class Evaluation(NamedTuple):
+class CurvePoint(NamedTuple):
     """The held-out perplexity after this many training documents: of the current draw and of the average.
 
     `is_exact`: whether the draw is that of an exact pass.
@@ -35,15 +35,15 @@ class Evaluation(NamedTuple):
     is_exact: bool = False
 
 
-def curve_to_array(curve: Sequence[Evaluation]) -> np.ndarray:
+def curve_to_array(curve: Sequence[CurvePoint]) -> np.ndarray:
     """Evaluations as rows of numbers."""
-    return np.array(curve, float).reshape(-1, len(Evaluation._fields))
+    return np.array(curve, float).reshape(-1, len(CurvePoint._fields))
 
 
-def curve_from_array(rows: np.ndarray) -> list[Evaluation]:
+def curve_from_array(rows: np.ndarray) -> list[CurvePoint]:
     """The evaluations of `curve_to_array`."""
     return [
-        Evaluation(int(n), seconds, of_draw, of_average, bool(is_exact))
+        CurvePoint(int(n), seconds, of_draw, of_average, bool(is_exact))
         for n, seconds, of_draw, of_average, is_exact in rows.tolist()
     ]
 
@@ -58,7 +58,7 @@ class PerplexityCurve:
 
     def __init__(self, size: int, seed: int, threads: int, share: Share | None = None) -> None:
         self.size, self._seed, self.threads, self._share = size, seed, threads, share
-        self.points: list[Evaluation] = []
+        self.points: list[CurvePoint] = []
         self.held_out: HeldOut | None = None
         self.is_held_out = True
         self._documents = Documents.concatenate([])
@@ -127,7 +127,7 @@ class PerplexityCurve:
         with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
             of_draw = self.held_out.add(beta, gamma)
             of_average = self.held_out.perplexity
-        self.points.append(Evaluation(documents, seconds, of_draw, of_average, is_exact))
+        self.points.append(CurvePoint(documents, seconds, of_draw, of_average, is_exact))
 
     @property
     def documents(self) -> Documents:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fokker._core.files import write_atomically
 from fokker.corpora import Corpus, Documents
-from fokker.models.topics.model import Model, top_words
+from fokker.models.topics.model import TopicModel, top_words
 
 _TOPIC_KEYS = 20
 _DIGITS = 6
@@ -20,13 +20,13 @@ _DIGITS = 6
 class Exported(NamedTuple):
     """A model with documents and their mixtures (D, K), in the order of the documents."""
 
-    model: Model
+    model: TopicModel
     documents: Documents
     mixtures: np.ndarray
 
     @staticmethod
     def of(
-        model: Model, corpus: Corpus, seed: int = 0, show: Callable[[int], None] = lambda number: None
+        model: TopicModel, corpus: Corpus, seed: int = 0, show: Callable[[int], None] = lambda number: None
     ) -> "Exported":
         """The model applied to all documents of a corpus; `show` is called with how many are done."""
         parts: list[tuple[Documents, np.ndarray]] = []

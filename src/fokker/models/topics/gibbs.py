@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.topics._expected import MIN_PROBABILITY, ExpectedCounts, averaged
+from fokker.models.topics._expected import MIN_PROBABILITY
 from fokker.models.topics._uniform import streams, uniform
 from fokker.models.topics._vector_draw import LANES, draw, next_ticket
 
@@ -256,23 +256,3 @@ def topic_counts(
 
     in_threads(threads, work, totals)
     return sum(totals[1:], totals[0])[:, :topics], mixtures[:, :topics]
-
-
-def expected_counts(
-    documents: Documents,
-    beta: np.ndarray,
-    gamma: np.ndarray,
-    seed: np.uint64,
-    *,
-    sweeps: int = 50,
-    burn_in: int = 25,
-    threads: int = 1,
-    sample: bool = False,
-    identities: np.ndarray | None = None,
-) -> ExpectedCounts:
-    """E[n_kw] and E[n_dk] by Gibbs sweeps: `topic_counts` divided by the number of sweeps counted."""
-    counts = topic_counts(
-        documents, beta, gamma, seed, sweeps=sweeps, burn_in=burn_in, threads=threads, sample=sample,
-        identities=identities,
-    )  # fmt: skip
-    return averaged(*counts, sweeps - burn_in, sample)

@@ -16,7 +16,7 @@ _MISSING = {"", "na", "nan", "nat", "none", "null", "<na>"}
 
 
 @dataclass(frozen=True)
-class Groups:
+class TopicGroups:
     """The group of each document.
 
     `by`: what they are called. `labels`: the groups, in order. `codes` (D,): the group of each document, -1
@@ -29,7 +29,7 @@ class Groups:
     is_ordered: bool
 
     @staticmethod
-    def of(values: Iterable[object], by: str, bin: Bin | None = None) -> "Groups":
+    def of(values: Iterable[object], by: str, bin: Bin | None = None) -> "TopicGroups":
         """Groups of equal values.
 
         Args:
@@ -55,9 +55,9 @@ class Groups:
             )
         number = {label: i for i, label in enumerate(labels)}
         codes = np.array([number[t] if known else -1 for t, known in zip(texts, is_known, strict=True)])
-        return Groups(by, tuple(labels), codes, order)
+        return TopicGroups(by, tuple(labels), codes, order)
 
-    def select(self, documents: np.ndarray) -> "Groups":
+    def select(self, documents: np.ndarray) -> "TopicGroups":
         """Those of the documents at these places of the column."""
         if len(documents) and documents.max() >= len(self.codes):
             raise ValueError(
@@ -65,7 +65,7 @@ class Groups:
                 f"{int(documents.max()) + 1:,} of the corpus: one value per document is needed, in the same "
                 "order."
             )
-        return Groups(self.by, self.labels, self.codes[documents], self.is_ordered)
+        return TopicGroups(self.by, self.labels, self.codes[documents], self.is_ordered)
 
 
 def _text(value: object) -> str:
@@ -101,4 +101,4 @@ def _ordered(labels: set[str]) -> tuple[list[str], bool]:
     return list(texts), True
 
 
-__all__ = ["Bin", "Groups"]
+__all__ = ["Bin", "TopicGroups"]

@@ -12,7 +12,7 @@ from fokker._core.digits import percent
 from fokker.corpora import Documents
 from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.topics.coherence import npmi, partnered
-from fokker.models.topics.curve import Evaluation
+from fokker.models.topics.curve import CurvePoint
 from fokker.models.topics.evaluate import HeldOut, split_tokens
 from fokker.models.topics.learned_prior import LearnedPrior
 from fokker.models.topics.model import top_words
@@ -66,7 +66,7 @@ class Fit:
     vocabulary: Sequence[str]
     seed_words: Mapping[str, Sequence[str]]
     topic_names: Sequence[str]
-    curve: Sequence[Evaluation]
+    curve: Sequence[CurvePoint]
     evaluated: HeldOut | None
     are_held_out: bool
     reference: Documents
@@ -178,7 +178,7 @@ def compare_predictions(
     return Verdict(notes=tuple(notes))
 
 
-def judge_curve(curve: Sequence[Evaluation], wording: Wording) -> Verdict:
+def judge_curve(curve: Sequence[CurvePoint], wording: Wording) -> Verdict:
     """Whether the perplexity still falls."""
     decrease, part = relative_decrease(curve), judged_part(curve)
     if np.isnan(decrease):
@@ -221,17 +221,17 @@ def unigram_perplexity(documents: Documents, word_counts: np.ndarray, seed: int)
     return float(np.exp(-np.sum(hidden.counts * log_p) / hidden.counts.sum()))
 
 
-def _has_enough_exact(curve: Sequence[Evaluation]) -> bool:
+def _has_enough_exact(curve: Sequence[CurvePoint]) -> bool:
     return sum(e.is_exact and 2 * e.documents > curve[-1].documents for e in curve) >= _MIN_LATE_EVALUATIONS
 
 
-def judged_part(curve: Sequence[Evaluation]) -> str:
+def judged_part(curve: Sequence[CurvePoint]) -> str:
     """The part of the run in which `relative_decrease` looks, in words."""
     is_before = any(e.is_exact for e in curve) and not _has_enough_exact(curve)
     return "the passes before the exact ones" if is_before else "the run"
 
 
-def relative_decrease(curve: Sequence[Evaluation]) -> float:
+def relative_decrease(curve: Sequence[CurvePoint]) -> float:
     """The relative decrease of the perplexity from the third to the last quarter of the run.
 
     It comes from the slope of a line fitted to the logarithm in the second half. It is 0 if the slope is

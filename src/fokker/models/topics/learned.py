@@ -16,7 +16,7 @@ from fokker.models.topics._uniform import seed_at
 from fokker.models.topics.coherence import MEASURES
 from fokker.models.topics.draws import credible_bounds, draws_needed
 from fokker.models.topics.evaluate import counts_draw, mixture_draw, mixtures, perplexity
-from fokker.models.topics.groups import Bin, Groups
+from fokker.models.topics.groups import Bin, TopicGroups
 from fokker.models.topics.judgement import (
     judge,
 )
@@ -255,7 +255,7 @@ class LearnedTopics(Transformer, Estimator):
         ```
         """
         self._check_fitted()
-        of_documents = Groups.of(groups, by, bin)
+        of_documents = TopicGroups.of(groups, by, bin)
         if len(of_documents.codes) != (rows := X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))):
             raise ValueError(
                 f"groups has {len(of_documents.codes):,} values for the {rows:,} rows of X: give one per row."

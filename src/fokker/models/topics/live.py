@@ -13,7 +13,7 @@ from fokker.models.topics.curve import curve_to_array
 from fokker.models.topics.model import top_words
 
 if TYPE_CHECKING:
-    from fokker.models.topics.run import Run
+    from fokker.models.topics.run import TopicRun
 
 PROGRESS = "progress.json"
 # The least seconds between two, also as a multiple of the time that writing one takes.
@@ -21,13 +21,13 @@ _SECONDS, _TIMES = 2.0, 50.0
 _WORDS = 10
 
 
-class Progress:
+class LiveProgress:
     """Writes the progress of a run to its folder from time to time."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
-    def update(self, run: "Run", now: float) -> None:
+    def update(self, run: "TopicRun", now: float) -> None:
         """Write, if it is time to."""
         if now < self._next:
             return
@@ -35,7 +35,7 @@ class Progress:
         took = time.monotonic() - now
         self._next = now + took + max(_SECONDS, _TIMES * took)
 
-    def write(self, run: "Run") -> None:
+    def write(self, run: "TopicRun") -> None:
         """Write now; an error of the disk is told when the run itself is written."""
         if not run.training.documents or not run.share.is_first:
             return
@@ -43,7 +43,7 @@ class Progress:
             write_text(run.folder / PROGRESS, json.dumps(_content(run), ensure_ascii=False))
 
 
-def _content(run: "Run") -> dict[str, Any]:
+def _content(run: "TopicRun") -> dict[str, Any]:
     curve = [
         [x if np.isfinite(x) else None for x in row]
         for row in curve_to_array(run.training.curve.points).tolist()
@@ -62,7 +62,7 @@ def _content(run: "Run") -> dict[str, Any]:
     }
 
 
-def _words(run: "Run") -> list[list[str]]:
+def _words(run: "TopicRun") -> list[list[str]]:
     """The most probable words of each topic of this process, by the latest draw."""
     draws = run.training.draws.draws
     beta = draws[-1] if draws else run.training.beta()

@@ -18,7 +18,7 @@ _KIND, _VERSION = "model", 1
 
 
 @dataclass(frozen=True)
-class Model:
+class TopicModel:
     """Draws of β (n, V, K), γ (K,), the vocabulary, and the tokenisation of text.
 
     `pattern`, `bigrams`: how text becomes words, as for `open_corpus`. `settings`: those of the run.
@@ -45,7 +45,7 @@ class Model:
         write_arrays(path, header, {"beta": self.beta.astype(np.float32, copy=False), "gamma": self.gamma})
 
     @staticmethod
-    def load(path: Path) -> "Model":
+    def load(path: Path) -> "TopicModel":
         """Load a file written by `save`, or the one in this folder."""
         if not path.exists():
             raise FileNotFoundError(
@@ -54,7 +54,7 @@ class Model:
         path = path / MODEL if path.is_dir() else path
         header, arrays = read_arrays(path, _KIND, _VERSION)
         with interpreting(path, _KIND):
-            model = Model(
+            model = TopicModel(
                 arrays["beta"],
                 arrays["gamma"],
                 Vocabulary(header["words"]),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fokker._core.digits import percent
-from fokker.models.topics.curve import Evaluation, curve_to_array
+from fokker.models.topics.curve import CurvePoint, curve_to_array
 from fokker.models.topics.results import (
     Findings,
     Topic,
@@ -15,7 +15,7 @@ from fokker.models.topics.results import (
     embed_in_plane,
     headline,
 )
-from fokker.models.topics.run import Run
+from fokker.models.topics.run import TopicRun
 from fokker.models.topics.watcher import Show
 from fokker.models.topics.wording import NOT_EXACT, number_of_documents
 from fokker.report.figures import Axis, Figure, Mark, rule
@@ -26,7 +26,7 @@ _WORDS = 10
 _COLUMNS = ("topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws", "steady words")
 
 
-def report(run: Run, findings: Findings, show: Show = lambda *progress: None) -> str:
+def report(run: TopicRun, findings: Findings, show: Show = lambda *progress: None) -> str:
     """The report of a run, in HTML."""
     verdict = findings.verdict
     topics = by_prevalence(findings.topics)
@@ -75,7 +75,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
     return page("Topics", *parts)
 
 
-def _source_of_draws(run: Run) -> str:
+def _source_of_draws(run: TopicRun) -> str:
     """Where the draws come from, and what that means for the bounds."""
     if (number := run.training.draws.num_exact_passes) == 1:
         return "They come from 1 exact pass, without the noise of minibatches."
@@ -84,7 +84,7 @@ def _source_of_draws(run: Run) -> str:
     return NOT_EXACT
 
 
-def _settings(run: Run) -> dict[str, str]:
+def _settings(run: TopicRun) -> dict[str, str]:
     reading = {name: getattr(run.reading, name) for name in ("format", "key", "pattern", "minimum_tokens")}
     passes = "unlimited" if run.plan.passes is None else run.plan.passes
     known = run.settings.to_json() | reading | {"passes": passes}
@@ -95,7 +95,7 @@ def _settings(run: Run) -> dict[str, str]:
     }
 
 
-def documents_used(run: Run) -> str:
+def documents_used(run: TopicRun) -> str:
     """How many documents the steps have used: after whole passes how many there are, else over all passes."""
     number, plan = run.training.documents, run.plan
     if plan.passes == 1:
@@ -127,7 +127,7 @@ def word_figures(topics: Sequence[Topic]) -> dict[str, Figure]:
     return figures
 
 
-def curve_figure(curve: Sequence[Evaluation], unigram: float | None, perplexity: float | None) -> Figure:
+def curve_figure(curve: Sequence[CurvePoint], unigram: float | None, perplexity: float | None) -> Figure:
     """The perplexity against the number of documents, with those of word frequencies and of stored draws."""
     documents, _, of_draw, of_average, _ = curve_to_array(curve).T
     marks = [
@@ -149,7 +149,7 @@ def curve_figure(curve: Sequence[Evaluation], unigram: float | None, perplexity:
     )
 
 
-def _curve_text(curve: Sequence[Evaluation], perplexity: float | None) -> str:
+def _curve_text(curve: Sequence[CurvePoint], perplexity: float | None) -> str:
     """The last perplexities, and what each is of."""
     if not curve:
         return "There is no evaluation yet."

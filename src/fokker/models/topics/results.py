@@ -9,7 +9,7 @@ from fokker._core.digits import percent
 from fokker.corpora import Vocabulary
 from fokker.diagnostics import Verdict
 from fokker.models.topics.coherence import c_v, u_mass
-from fokker.models.topics.curve import Evaluation
+from fokker.models.topics.curve import CurvePoint
 from fokker.models.topics.draws import attainable_probability, credible_bounds
 from fokker.models.topics.evaluate import DocumentScores, mixtures
 from fokker.models.topics.files import csv_text
@@ -20,8 +20,8 @@ from fokker.models.topics.judgement import (
     changed_topics,
     judge,
 )
-from fokker.models.topics.model import Model
-from fokker.models.topics.run import Run
+from fokker.models.topics.model import TopicModel
+from fokker.models.topics.run import TopicRun
 from fokker.models.topics.watcher import Show
 from fokker.models.topics.wording import Wording
 
@@ -73,17 +73,19 @@ class Findings:
     draws: int
     perplexity: float
     unigram: float
-    curve: tuple[Evaluation, ...]
+    curve: tuple[CurvePoint, ...]
     verdict: Verdict
     scores: DocumentScores
     probability: float = _PROBABILITY
 
 
-def analyse(run: Run, wording: Wording, show: Show = lambda *progress: None) -> tuple[Model, Findings]:
+def analyse(
+    run: TopicRun, wording: Wording, show: Show = lambda *progress: None
+) -> tuple[TopicModel, Findings]:
     """The model of a run so far, and its findings, in the words of an interface."""
     draws, gamma = run.all_draws(), run.training.chain.document_prior.mean
     reading, vocabulary = run.reading, run.corpus.vocabulary
-    model = Model(np.stack(draws), gamma, vocabulary, run.settings, reading.pattern, reading.bigrams)
+    model = TopicModel(np.stack(draws), gamma, vocabulary, run.settings, reading.pattern, reading.bigrams)
     fit = run.training.judged(
         model.beta,
         vocabulary.words,
@@ -108,7 +110,7 @@ def analyse(run: Run, wording: Wording, show: Show = lambda *progress: None) -> 
     return model, findings
 
 
-def _prevalence(model: Model, run: Run) -> np.ndarray:
+def _prevalence(model: TopicModel, run: TopicRun) -> np.ndarray:
     """The share of each topic (K,) in the words of all documents, those held out included."""
     held_out, settings = run.training.curve.documents, model.settings
     pi = mixtures(held_out, model.mean, model.gamma, settings.seed, threads=settings.num_threads)
@@ -116,7 +118,7 @@ def _prevalence(model: Model, run: Run) -> np.ndarray:
     return np.asarray(tokens / tokens.sum())
 
 
-def _topics(model: Model, fit: Fit, prevalence: np.ndarray, probability: float) -> tuple[Topic, ...]:
+def _topics(model: TopicModel, fit: Fit, prevalence: np.ndarray, probability: float) -> tuple[Topic, ...]:
     mean = model.mean
     by_c_v, by_u_mass = (measure(fit.reference, fit.top[:, :COHERENCE_WORDS]) for measure in (c_v, u_mass))
     topics = []
@@ -160,7 +162,7 @@ def embed_in_plane(distances: np.ndarray) -> np.ndarray:
     return points
 
 
-def tables(model: Model, findings: Findings) -> dict[str, str]:
+def tables(model: TopicModel, findings: Findings) -> dict[str, str]:
     """The contents of the text files, by file name."""
     return {
         "topics.csv": topics_csv(findings.topics, findings.probability),

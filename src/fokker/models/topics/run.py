@@ -40,7 +40,7 @@ from fokker.run.processes import together
 _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES = 60.0, 20.0
 
 
-class Run:
+class TopicRun:
     """A chain over a stream of documents, created by `start_run` or `resume_run`.
 
     `plan`: where it is in its passes; `training`: the chain, with the documents that it used.

@@ -11,8 +11,8 @@ import numpy as np
 from fokker.corpora import Corpus, column_of_corpus
 from fokker.models.topics.evaluate import counts_draw
 from fokker.models.topics.files import MIXTURES, stored_reading
-from fokker.models.topics.groups import Bin, Groups
-from fokker.models.topics.model import Model, top_words
+from fokker.models.topics.groups import Bin, TopicGroups
+from fokker.models.topics.model import TopicModel, top_words
 from fokker.models.topics.trends import NO_GROUP, Per, Trends, TrendSums
 from fokker.rows.table import MissingColumnError, read_table
 
@@ -57,7 +57,7 @@ def run_trends(
     """
     if id is not None and metadata is None:
         raise ValueError(f"id={id!r} is a column of metadata=…, which is not given: leave it out.")
-    model, reading = Model.load(folder), stored_reading(folder)
+    model, reading = TopicModel.load(folder), stored_reading(folder)
     words = tuple(tuple(model.vocabulary.words[w] for w in topic) for topic in top_words(model.mean, _WORDS))
     if written and per == "words":
         per = "documents"  # the lengths of documents are not written
@@ -67,7 +67,7 @@ def run_trends(
             "use the mixtures that it has written."
         )
     values, row_of = (_of_corpus(folder, by), None) if metadata is None else _of_table(metadata, by, id)
-    groups = Groups.of(values, by, bin)
+    groups = TopicGroups.of(values, by, bin)
     matched = _Matched(groups, row_of, is_table=metadata is not None)
     draws = 1 if written else len(model.beta)
     sums = TrendSums(
@@ -96,7 +96,7 @@ class _Matched:
     `row_of`: the row of each name; None where rows are in the order of the documents.
     """
 
-    def __init__(self, groups: Groups, row_of: dict[str, int] | None, *, is_table: bool) -> None:
+    def __init__(self, groups: TopicGroups, row_of: dict[str, int] | None, *, is_table: bool) -> None:
         self.groups, self.row_of, self.is_table = groups, row_of, is_table
         self.last = 0
         self.documents: list[str] = []
@@ -172,7 +172,7 @@ def _of_table(path: Path, by: str, id: str | None) -> tuple[list[str], dict[str,
 
 
 def _add_draws(
-    model: Model,
+    model: TopicModel,
     corpus: Corpus,
     sums: TrendSums,
     codes: _Matched,

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Array, Key
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.models.topics.dense import DenseTopics
 from fokker.models.topics.lazy import LazyTopics
 from fokker.models.topics.settings import SAMPLERS

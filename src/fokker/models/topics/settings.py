@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fokker._core.names import nearest
 from fokker.models.checks import one_of, optional, positive, refuse_ignored, whole, within
 from fokker.models.declared import declared_in, setting
 from fokker.models.topics.seeds import read_seeds, seed_columns
@@ -63,8 +64,6 @@ def _check_gamma(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [positive(name, x) for x in value]
     if isinstance(value, str) and value not in LEARNED_GAMMA:
-        from fokker._core.state import nearest
-
         raise ValueError(
             f"{name} must be a positive number, one per topic, or one of {', '.join(LEARNED_GAMMA)}; "
             f"{value!r} was given.{nearest(value, LEARNED_GAMMA)}"

@@ -272,7 +272,7 @@ def _collectives() -> tuple[jax.Device, NamedSharding, Callable[[Array], Array],
     )
 
 
-class SharedRows:
+class GatheredRows:
     """A matrix whose columns are with several processes: they gather the rows that all ask for."""
 
     def __init__(self, own: np.ndarray, share: Share) -> None:

@@ -20,7 +20,7 @@ from fokker.models.topics.files import (
 )
 from fokker.models.topics.live import PROGRESS
 from fokker.models.topics.reading import Reading, is_quick_to_count, num_passes
-from fokker.models.topics.run import Run
+from fokker.models.topics.run import TopicRun
 from fokker.models.topics.seeds import seed_columns
 from fokker.models.topics.settings import Settings, default_passes
 from fokker.models.topics.summary import RunSummary
@@ -37,7 +37,7 @@ def start_run(
     passes: int | Literal["default"] | None = "default",
     mixtures: bool = True,
     overwrite: bool = False,
-) -> Run:
+) -> TopicRun:
     """Create a new run and its folder, open its corpus and, if that is quick, count it.
 
     `passes`: None for no limit, "default" for `default_passes`. `mixtures`: whether to write the mixtures
@@ -72,7 +72,7 @@ def start_run(
         num_documents = settings.total if length is None and isinstance(settings.total, int) else length
         held_out = STREAM_HELD_OUT if reading.single_pass else default_held_out(num_documents, passes)
         reading = dataclasses.replace(reading, held_out=held_out)
-    return Run(
+    return TopicRun(
         reading,
         settings,
         corpus,
@@ -92,7 +92,7 @@ def resume_run(
     mixtures: bool = True,
     threads: int | None = None,
     notify: Callable[[str], None] = lambda text: None,
-) -> Run:
+) -> TopicRun:
     """The run at its last checkpoint. `options`: settings by name, which must equal those of the run."""
     arrays: dict[str, np.ndarray] = {}
 
@@ -116,7 +116,7 @@ def resume_run(
     # With another number of passes, the last pass is still to come.
     size = header["mixtures_size"] if passes == header["passes"] else 0
     corpus = reading.open(words, settings.seed)
-    run = Run(
+    run = TopicRun(
         reading,
         settings,
         corpus,

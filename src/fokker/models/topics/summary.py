@@ -15,7 +15,7 @@ from fokker.models.topics.files import SUMMARY, csv_text
 from fokker.models.topics.results import Findings, Topic
 
 if TYPE_CHECKING:
-    from fokker.models.topics.run import Run
+    from fokker.models.topics.run import TopicRun
 
 SCORES = "held-out.csv"
 _COLUMNS = ("document", "hidden words", "log probability")
@@ -46,7 +46,7 @@ class RunSummary:
     is_complete: bool
 
     @staticmethod
-    def of(run: "Run", findings: Findings) -> "RunSummary":
+    def of(run: "TopicRun", findings: Findings) -> "RunSummary":
         """The summary of a run."""
 
         def mean(measure: Callable[[Topic], float]) -> float:

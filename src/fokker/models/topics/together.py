@@ -19,7 +19,7 @@ from fokker.run.interruption import Interruption
 from fokker.run.processes import by_first, check_same_settings
 
 if TYPE_CHECKING:
-    from fokker.models.topics.run import Run
+    from fokker.models.topics.run import TopicRun
 
 Result = TypeVar("Result")
 
@@ -189,7 +189,7 @@ def own_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def led_by_first(run: "Run", skip: bool, execute: Callable[[], Result]) -> Result:
+def led_by_first(run: "TopicRun", skip: bool, execute: Callable[[], Result]) -> Result:
     """What `execute` returns in the first process, which writes the results; the others take part.
 
     What a signal ends is what the first process says, while it computes the results alone.

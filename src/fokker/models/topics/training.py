@@ -14,7 +14,7 @@ from fokker.models.topics.evaluate import HeldOut
 from fokker.models.topics.exact import ROUNDS
 from fokker.models.topics.judgement import SAMPLE_DOCUMENTS, Fit
 from fokker.models.topics.settings import Settings
-from fokker.models.topics.share import SharedRows, share_of
+from fokker.models.topics.share import GatheredRows, share_of
 from fokker.models.topics.start import is_enough
 from fokker.models.topics.word_prior import WordPrior
 
@@ -107,7 +107,7 @@ class Training:
 
     def _evaluate(self, own_beta: np.ndarray, seconds: float, is_exact: bool = False) -> None:
         self.curve.evaluate(
-            SharedRows(own_beta, self.share),
+            GatheredRows(own_beta, self.share),
             self.chain.gamma,
             documents=self.documents,
             seconds=seconds,

@@ -23,7 +23,7 @@ from fokker._core.keys import checked_seed
 from fokker.models.topics.differences import MOST_PROBABLE, DocumentSample, beyond_chance, beyond_posterior
 from fokker.models.topics.draws import attainable_probability, credible_bounds, draws_needed
 from fokker.models.topics.files import csv_text
-from fokker.models.topics.groups import Groups
+from fokker.models.topics.groups import TopicGroups
 
 Per = Literal["words", "documents"]
 # Weights of the documents for each draw, and for a single set of mixtures.
@@ -143,7 +143,7 @@ class TrendSums:
 
     def __init__(
         self,
-        groups: Groups,
+        groups: TopicGroups,
         topics: int,
         draws: int,
         *,

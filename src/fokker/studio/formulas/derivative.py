@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fokker.studio.formulas.tree import Binary, Call, Name, Negative, Node, Number, is_zero, whole_exponent
+from fokker.studio.formulas.tree import Apply, Binary, Name, Negative, Node, Number, is_zero, whole_exponent
 
 ZERO, ONE, TWO = Number(0.0), Number(1.0), Number(2.0)
 # U is the target's potential, a function of x and y.
@@ -76,18 +76,18 @@ def _square(a: Node) -> Node:
 
 # The derivative of a function of one argument at that argument.
 _OF_FUNCTION: dict[str, Callable[[Node], Node]] = {
-    "abs": lambda a: divide(a, Call("abs", (a,))),
+    "abs": lambda a: divide(a, Apply("abs", (a,))),
     "arctan": lambda a: divide(ONE, add(ONE, _square(a))),
-    "cos": lambda a: negative(Call("sin", (a,))),
-    "cosh": lambda a: Call("sinh", (a,)),
-    "exp": lambda a: Call("exp", (a,)),
+    "cos": lambda a: negative(Apply("sin", (a,))),
+    "cosh": lambda a: Apply("sinh", (a,)),
+    "exp": lambda a: Apply("exp", (a,)),
     "log": lambda a: divide(ONE, a),
     "log1p": lambda a: divide(ONE, add(ONE, a)),
-    "sin": lambda a: Call("cos", (a,)),
-    "sinh": lambda a: Call("cosh", (a,)),
-    "sqrt": lambda a: divide(ONE, multiply(TWO, Call("sqrt", (a,)))),
-    "tan": lambda a: add(ONE, _square(Call("tan", (a,)))),
-    "tanh": lambda a: subtract(ONE, _square(Call("tanh", (a,)))),
+    "sin": lambda a: Apply("cos", (a,)),
+    "sinh": lambda a: Apply("cosh", (a,)),
+    "sqrt": lambda a: divide(ONE, multiply(TWO, Apply("sqrt", (a,)))),
+    "tan": lambda a: add(ONE, _square(Apply("tan", (a,)))),
+    "tanh": lambda a: subtract(ONE, _square(Apply("tanh", (a,)))),
 }
 
 
@@ -115,10 +115,10 @@ def derivative(node: Node, variable: str) -> Node:
             return divide(subtract(multiply(da, b), multiply(a, db)), _square(b))
         case Binary("^", a, b):
             return _of_power(a, b, variable)
-        case Call("logaddexp", (a, b)):
-            parts = [multiply(Call("exp", (c,)), derivative(c, variable)) for c in (a, b)]
-            return divide(add(*parts), add(Call("exp", (a,)), Call("exp", (b,))))
-        case Call(function, (a,)):
+        case Apply("logaddexp", (a, b)):
+            parts = [multiply(Apply("exp", (c,)), derivative(c, variable)) for c in (a, b)]
+            return divide(add(*parts), add(Apply("exp", (a,)), Apply("exp", (b,))))
+        case Apply(function, (a,)):
             return multiply(_OF_FUNCTION[function](a), derivative(a, variable))
     raise ValueError(f"{getattr(node, 'function', node)} has no derivative as a formula.")
 
@@ -129,5 +129,5 @@ def _of_power(a: Node, b: Node, variable: str) -> Node:
         factor = multiply(Number(float(abs(whole))), power(a, whole - 1))
         return multiply(factor if whole >= 0 else negative(factor), da)
     by_base = multiply(multiply(b, Binary("^", a, subtract(b, ONE))), da)
-    by_exponent = multiply(multiply(Binary("^", a, b), Call("log", (a,))), derivative(b, variable))
+    by_exponent = multiply(multiply(Binary("^", a, b), Apply("log", (a,))), derivative(b, variable))
     return add(by_base, by_exponent)

@@ -6,8 +6,8 @@ from html import escape
 from fokker.studio.formulas.tree import (
     PRECEDENCE,
     SIGN,
+    Apply,
     Binary,
-    Call,
     Name,
     Negative,
     Node,
@@ -44,13 +44,13 @@ def mathml(node: Node) -> str:
             sign = "−" if operation == "-" else "+"
             level = PRECEDENCE[operation]
             return f"<mrow>{_within(left, level)}<mo>{sign}</mo>{_within(right, level + 1)}</mrow>"
-        case Call("sqrt", (argument,)):
+        case Apply("sqrt", (argument,)):
             return f"<msqrt>{mathml(argument)}</msqrt>"
-        case Call("exp", (argument,)):
+        case Apply("exp", (argument,)):
             return f"<msup><mi>e</mi>{_row(mathml(argument))}</msup>"
-        case Call("abs", (argument,)):
+        case Apply("abs", (argument,)):
             return f"<mrow><mo>|</mo>{mathml(argument)}<mo>|</mo></mrow>"
-        case Call(function, arguments):
+        case Apply(function, arguments):
             inside = "<mo>,</mo>".join(mathml(a) for a in arguments)
             name = escape(_FUNCTIONS.get(function, function))
             return f"<mrow><mi>{name}</mi><mo>&#8289;</mo><mo>(</mo>{inside}<mo>)</mo></mrow>"

@@ -7,18 +7,18 @@ power    := atom ("^" sign)?
 atom     := number | name | function "(" sum ("," sum)* ")" | "(" sum ")"
 """
 
-import difflib
 import re
 from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 
+from fokker._core.names import nearest
 from fokker.studio.formulas.tree import (
     CONSTANTS,
     FUNCTIONS,
+    Apply,
     Binary,
-    Call,
     Name,
     Negative,
     Node,
@@ -176,11 +176,9 @@ class _Parser:
                 raise self.error(f"{token.text} is not a function; write {token.text}*(…) for a product.")
             return Name(token.text)
         known = [*self.variables, *CONSTANTS, *FUNCTIONS]
-        near = difflib.get_close_matches(token.text, known, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
         raise FormulaError(
-            f"{token.text!r} at character {token.position + 1} is not known.{hint} The variables are "
-            f"{', '.join(self.variables)}; the functions are {', '.join(FUNCTIONS)}.",
+            f"{token.text!r} at character {token.position + 1} is not known.{nearest(token.text, known)} The "
+            f"variables are {', '.join(self.variables)}; the functions are {', '.join(FUNCTIONS)}.",
             token.position,
         )
 
@@ -197,7 +195,7 @@ class _Parser:
                 f"argument{'s' if wanted > 1 else ''}, not {len(arguments)}.",
                 token.position,
             )
-        return Call(token.text, tuple(arguments))
+        return Apply(token.text, tuple(arguments))
 
 
 def parse(text: str, variables: Collection[str]) -> Node:

@@ -40,14 +40,14 @@ class Binary:
 
 
 @dataclass(frozen=True)
-class Call:
+class Apply:
     """A function of one argument, or `max` and `min` of two."""
 
     function: str
     arguments: tuple["Node", ...]
 
 
-Node = Number | Name | Negative | Binary | Call
+Node = Number | Name | Negative | Binary | Apply
 
 PRECEDENCE: Final = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "^": POWER}
 # The functions, with the number of their arguments; each is the function of jax.numpy with this name.
@@ -89,7 +89,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return (operand,)
         case Binary(_, left, right):
             return (left, right)
-        case Call(_, arguments):
+        case Apply(_, arguments):
             return arguments
         case _:
             return ()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fokker.studio.formulas.tree import CONSTANTS, Binary, Call, Name, Negative, Node, Number, whole_exponent
+from fokker.studio.formulas.tree import CONSTANTS, Apply, Binary, Name, Negative, Node, Number, whole_exponent
 
 
 def value(node: Node, variables: Mapping[str, Any], numbers: ModuleType = np) -> Any:
@@ -22,7 +22,7 @@ def value(node: Node, variables: Mapping[str, Any], numbers: ModuleType = np) ->
             return variables[name] if name in variables else CONSTANTS[name]
         case Negative(operand):
             return -value(operand, variables, numbers)
-        case Call(function, arguments):
+        case Apply(function, arguments):
             return getattr(numbers, function)(*(value(a, variables, numbers) for a in arguments))
         case Binary(operation, left, right):
             a = value(left, variables, numbers)

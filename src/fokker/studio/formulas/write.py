@@ -7,8 +7,8 @@ from fokker.studio.formulas.tree import (
     CONSTANTS,
     PRECEDENCE,
     SIGN,
+    Apply,
     Binary,
-    Call,
     Name,
     Negative,
     Node,
@@ -32,7 +32,7 @@ def text(node: Node) -> str:
             return name
         case Negative(operand):
             return f"-{_within(operand, SIGN)}"
-        case Call(function, arguments):
+        case Apply(function, arguments):
             return f"{function}({', '.join(map(text, arguments))})"
         case Binary("^", left, right):
             return f"{_within(left, ATOM)}^{_within(right, SIGN)}"
@@ -59,7 +59,7 @@ def python(node: Node, renamed: Mapping[str, str] | None = None) -> str:
             return f"jnp.{name}" if name in CONSTANTS else names.get(name, name)
         case Negative(operand):
             return f"-{_python_within(operand, SIGN, names)}"
-        case Call(function, arguments):
+        case Apply(function, arguments):
             return f"jnp.{function}({', '.join(python(a, names) for a in arguments)})"
         case Binary("^", left, right):
             whole = whole_exponent(right)

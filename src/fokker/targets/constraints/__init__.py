@@ -4,7 +4,7 @@ All but that of unit vectors are one-to-one. The density of θ is with respect t
 docstring of each constraint names.
 """
 
-from fokker._core.state import nearest
+from fokker._core.names import nearest
 from fokker.targets.constraints._bounds import interval, lower, positive, real, upper
 from fokker.targets.constraints._constraint import Constraint
 from fokker.targets.constraints._correlations import (
