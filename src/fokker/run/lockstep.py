@@ -15,6 +15,7 @@ from fokker._core.packing import can_join, join_words, split_words
 from fokker._core.parts import sharded
 from fokker._core.random import fold_in_step
 from fokker._core.state import dimension
+from fokker._core.this_chain import CHAIN
 from fokker.batches import BatchScheme, WindowBatches
 from fokker.rows import Taken
 from fokker.run.ahead import ReadAhead, is_read, rows_of_chain
@@ -246,7 +247,7 @@ def _all_steps(
             sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
             return state, jnp.asarray(sound), stats_of(sampler, info)
 
-        states, sound, stats = jax.vmap(one)(chains.states, ((noise, row, values), held))
+        states, sound, stats = jax.vmap(one, axis_name=CHAIN)(chains.states, ((noise, row, values), held))
         states = sharded(states, 1)
         size = sampler.own_step_size
         if callable(size):
