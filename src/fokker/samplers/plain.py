@@ -1,5 +1,6 @@
 """Samplers without a correction: dynamics × integrator."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -11,13 +12,13 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import Count, no_steps
 from fokker._core.random import split
-from fokker._core.required import require
+from fokker._core.required import check_compiled, is_checked, require
 from fokker._core.rounding import Rounding, draw_rounding, is_half, raised, rounded
 from fokker._core.state import State, as_arrays, dimension
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._checks import check_field, validate_state
-from fokker.dynamics.hamiltonian import argument_names
+from fokker.dynamics.hamiltonian import Hamiltonian, argument_names, check_hamiltonian
 from fokker.fields import Field, FieldLike, as_field, symmetric
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.integrators import EulerMaruyama, Integrator, StepInput
@@ -242,8 +243,26 @@ class Plain(OfDynamics):
             memory = memory._replace(noise=self.noise_estimate.init(raised(z["theta"])))
         return SamplerState(z, no_steps(), memory)
 
+    def check_start(self, position: PyTree[Array], key: Key[Array, ""]) -> None:
+        """As `init`; where the settings say that dynamics and integrator are right, U alone is looked at."""
+        if self._is_right():
+            check_size(self.mass_matrix, dimension(position))
+            with contextlib.suppress(ValueError):  # what is checked below says more of it
+                check_compiled(_check_potential, self.own_target.on_first_rows(), position)
+                return
+        super().check_start(position, key)
+
+    def _is_right(self) -> bool:
+        """Whether what it is made of is known to be right at every finite state."""
+        if not isinstance(self.dynamics, Family) or self.noise_estimate is not None:
+            return False
+        variables = self.dynamics.simple_variables()
+        return variables is not None and self.integrator.fits_simple(variables)
+
     def _check_start(self, state: SamplerState) -> None:
         """Raise where the dynamics, the integrator or the noise estimate do not fit a state."""
+        if is_checked():
+            return
         checked = self
         if self.wants_target:
             checked = dataclasses.replace(self, target=self.own_target.on_first_rows())
@@ -342,6 +361,12 @@ class Plain(OfDynamics):
             return {**z, "r": auxiliaries(key, z["r"], self.temperature)["r"]}
 
         return jax.lax.cond((number % self.resample == 0) & (number > 0), resampled, lambda: dict(z))
+
+
+def _check_potential(target: Target, position: PyTree[Array]) -> None:
+    """Raise unless theta is finite and U of it a finite number."""
+    validate_state(position)
+    check_hamiltonian(Hamiltonian(target.potential), {"theta": raised(position)})
 
 
 def plain(
