@@ -1,6 +1,5 @@
 """Samplers without a correction: dynamics × integrator."""
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -12,13 +11,13 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import Count, no_steps
 from fokker._core.random import split
-from fokker._core.required import check_compiled, is_checked, require
+from fokker._core.required import require
 from fokker._core.rounding import Rounding, draw_rounding, is_half, raised, rounded
 from fokker._core.state import State, as_arrays, dimension
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._checks import check_field, validate_state
-from fokker.dynamics.hamiltonian import Hamiltonian, argument_names, check_hamiltonian
+from fokker.dynamics.hamiltonian import argument_names
 from fokker.fields import Field, FieldLike, as_field, symmetric
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.integrators import EulerMaruyama, Integrator, StepInput
@@ -30,7 +29,7 @@ from fokker.samplers.contract import Followed, Info, Memory, SamplerState, all_f
 from fokker.samplers.coordinates import Coordinates, coordinates
 from fokker.samplers.family import Family
 from fokker.samplers.mass_matrix import MassMatrixLike, as_mass_matrix, check_size
-from fokker.samplers.of_dynamics import OfDynamics, check_fit, check_waits, kinetic_temperature
+from fokker.samplers.of_dynamics import OfDynamics, check_fit, check_waits, kinetic_temperature, may_start
 from fokker.samplers.schedules import StepSize, check_step_size, step_size_at
 from fokker.targets.blocks import InBlocks
 from fokker.targets.target import Target, TargetWithData
@@ -197,12 +196,8 @@ class Plain(OfDynamics):
         check_waits(self.dynamics)
         by_datum = isinstance(self.noise_estimate, OnlineNoise)
         target = check_target(target, temperature, gradient, by_datum)
-        return dataclasses.replace(
-            self,
-            target=target,
-            estimator=prepared(gradient, target),
-            temperature=as_arrays(temperature),
-        )
+        T = as_arrays(temperature)
+        return dataclasses.replace(self, target=target, estimator=prepared(gradient, target), temperature=T)
 
     def placed_in(self, coordinates: Callable[[PyTree[Array]], PyTree[Array]]) -> Dynamics | SDE:
         """The dynamics of q, at the temperature."""
@@ -244,25 +239,12 @@ class Plain(OfDynamics):
         return SamplerState(z, no_steps(), memory)
 
     def check_start(self, position: PyTree[Array], key: Key[Array, ""]) -> None:
-        """As `init`; where the settings say that dynamics and integrator are right, U alone is looked at."""
-        if self._is_right():
-            check_size(self.mass_matrix, dimension(position))
-            with contextlib.suppress(ValueError):  # what is checked below says more of it
-                check_compiled(_check_potential, self.own_target.on_first_rows(), position)
-                return
-        super().check_start(position, key)
-
-    def _is_right(self) -> bool:
-        """Whether what it is made of is known to be right at every finite state."""
-        if not isinstance(self.dynamics, Family) or self.noise_estimate is not None:
-            return False
-        variables = self.dynamics.simple_variables()
-        return variables is not None and self.integrator.fits_simple(variables)
+        """As `init`; of dynamics that are right by their settings only U is looked at."""
+        if not may_start(self, position):
+            super().check_start(position, key)
 
     def _check_start(self, state: SamplerState) -> None:
         """Raise where the dynamics, the integrator or the noise estimate do not fit a state."""
-        if is_checked():
-            return
         checked = self
         if self.wants_target:
             checked = dataclasses.replace(self, target=self.own_target.on_first_rows())
@@ -296,7 +278,9 @@ class Plain(OfDynamics):
             key, probe_key, momentum_key = split(key, 3)
         dynamics, z, _ = self._enter(state)
         like = self.integrator.noise_like(dynamics, z, self._drift_noise(dynamics, state))
-        probe = _signs(probe_key, z) if self.gamma == "estimate" else None
+        probe = None
+        if self.gamma == "estimate":
+            probe = draw_like("two-point", probe_key, jax.eval_shape(lambda: z))
         momentum_key = momentum_key if self.resample is not None else None
         return StepDraws(draw_like(self.noise, key, like), probe, momentum_key, rounding)
 
@@ -363,12 +347,6 @@ class Plain(OfDynamics):
         return jax.lax.cond((number % self.resample == 0) & (number > 0), resampled, lambda: dict(z))
 
 
-def _check_potential(target: Target, position: PyTree[Array]) -> None:
-    """Raise unless theta is finite and U of it a finite number."""
-    validate_state(position)
-    check_hamiltonian(Hamiltonian(target.potential), {"theta": raised(position)})
-
-
 def plain(
     name: str,
     family: Family,
@@ -413,10 +391,6 @@ def as_noise_estimate(value: FieldLike | None) -> Field | None:
     if isinstance(value, Mapping):
         return symmetric(value)
     return None if value is None else as_field(value)
-
-
-def _signs(key: Key[Array, ""], z: State) -> State:
-    return draw_like("two-point", key, jax.eval_shape(lambda: z))
 
 
 def _trace(field: Field, z: State) -> Array:
