@@ -55,7 +55,7 @@ class Case:
         """The posterior that a fit makes, without the data. This y has mean 0 and deviation 1."""
         self.network._new_targets(np.resize([-1.0, 1.0], len(X)), len(X), None)
         self.network._seed = self.network.random_state
-        return self.network._new_posterior(X[0], self.network.chains)
+        return self.network._new_posterior(X[0], self.network.chains, self.network._seed)
 
 
 CASES = {

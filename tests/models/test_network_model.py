@@ -5,6 +5,7 @@ import datetime
 import math
 import pickle
 import uuid
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -20,13 +21,29 @@ import fokker as fk
 from chromium import skipped_headings
 from conftest import quick_compiling
 from fokker._core.files import DamagedFileError, read_arrays, write_arrays
+from fokker._core.this_chain import CHAIN
 from fokker.models.estimator import NotFittedError, remember_columns
 from fokker.models.fits import as_fitted
+from fokker.models.network import calibration as network_calibration
 from fokker.models.network import estimator as network_estimator
 from fokker.models.network import inputs, metrics, report
-from fokker.models.network.calibration import chosen_calibration, derived_seed
+from fokker.models.network.calibration import (
+    chains_of_folds,
+    chosen_calibration,
+    derived_seed,
+    fold_of_rows,
+    fold_probabilities,
+    of_all_chains,
+    without_folds,
+)
 from fokker.models.network.networks import check_outputs, functional, paths
-from fokker.models.network.posterior import NetworkLogLikelihood, Outputs, prior_scales, sampled_leaves
+from fokker.models.network.posterior import (
+    FITTED,
+    NetworkLogLikelihood,
+    Outputs,
+    prior_scales,
+    sampled_leaves,
+)
 from fokker.models.network.predict import Predictive
 from fokker.models.network.report import stages
 from fokker.models.network.settings import StepSettings
@@ -267,7 +284,7 @@ def test_a_module_is_given_to_load_and_its_averages_are_in_the_file(tmp_path):
     net = fk.models.Network(module, params=variables, sampled="last")
     net.input_shape_, net._outputs, net.classes_ = (3,), 2, np.array(["down", "up"])
     net._seed = 0
-    net._posterior = net._new_posterior(X[0], 2)
+    net._posterior = net._new_posterior(X[0], 2, net._seed)
     start = net._posterior.network.first_start
     weights, net._fixed = eqx.partition(start, {**jax.tree.map(lambda _: False, start), "Dense_1": True})
     net.draws_ = {"weights": jax.tree.map(lambda x: jnp.stack([x, 2 * x, x, -x]), weights)}
@@ -935,35 +952,50 @@ def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
     y = np.where(X[:, 0] > 0, "right", "left")
     quick = {"passes": 400, "burn_in_passes": 100, "warm_start_passes": 200, "draws": 20, "progress": False}
     predicted, fitted, calibrated, seeds, given = [], [], [], [], {}
-    proba, calibration = fk.models.Network.predict_proba, metrics.fitted_calibration
+    by_rows, sampled, calibration = (
+        network_calibration.by_rows,
+        NetworkPosterior.sampled,
+        metrics.fitted_calibration,
+    )
 
-    def predict_proba(self, rows):
+    def predictions(function, draws, rows):
         predicted.append({tuple(row) for row in rows})
-        fitted.append({tuple(row) for row in self._data["x"]})
-        seeds.append(self._seed)
-        result = proba(self, rows)
-        given.update(zip(map(tuple, rows), result, strict=True))
-        return result
+        for place, values in by_rows(function, draws, rows):
+            for row, one in zip(rows[place], values.mean(0, dtype=float), strict=True):
+                given.setdefault(tuple(row), {})[len(predicted)] = one
+            yield place, values
+
+    def recorded(self, fit, *rest):
+        seeds.append(self.seed)
+        columns = fit.data[FITTED].T
+        fitted.extend({tuple(row) for row in fit.data["x"][column]} for column in columns)
+        assert fit.size == (60 if columns.all() else columns.sum(1).min())
+        return sampled(self, fit, *rest)
 
     def fitted_calibration(probabilities, labels):
         calibrated.append((probabilities, labels))
         return calibration(probabilities, labels)
 
-    monkeypatch.setattr(fk.models.Network, "predict_proba", predict_proba)
+    monkeypatch.setattr(network_calibration, "by_rows", predictions)
+    monkeypatch.setattr(NetworkPosterior, "sampled", recorded)
     monkeypatch.setattr("fokker.models.network.calibration.fitted_calibration", fitted_calibration)
     net = fk.models.Network([3], prior=0.3, calibration=3, **quick).fit(X, y)
     rows = {tuple(row) for row in X}
-    assert [len(fold) for fold in predicted] == [20, 20, 20]
+    # Two by two, as the fit has two chains; there is room for the first fold once more.
+    assert [len(fold) for fold in predicted] == [20, 20, 20, 20]
+    assert predicted[3] == predicted[0]
     assert set.union(*predicted) == rows
-    assert all(one == rows - fold for one, fold in zip(fitted, predicted, strict=True))
+    assert fitted == [rows, rows, *(rows - fold for fold in predicted)]
     ((probabilities, labels),) = calibrated
-    np.testing.assert_array_equal(probabilities, [given[tuple(row)] for row in X])
+    means = [np.mean(list(given[tuple(row)].values()), axis=0) for row in X]
+    np.testing.assert_allclose(probabilities, means, rtol=1e-12)
     np.testing.assert_array_equal(labels, (y == "right").astype(int))
     assert (net.sharpness_, net.label_noise_) == calibration(probabilities, labels)
     assert net.sharpness_ > 1.5  # a narrow prior is unsure
     assert len(net._data["x"]) == 60  # the draws are of all rows
     # A warm start has the seed after that of its fit: no two runs have one.
-    assert len({net._seed, net._seed + 1, *seeds, *(seed + 1 for seed in seeds)}) == 2 * (1 + 3)
+    assert seeds[0] == net._seed
+    assert len({*seeds, *(seed + 1 for seed in seeds)}) == 2 * (1 + 2)
     # What is said of the columns is said once, not for every fold.
     with pytest.warns(UserWarning, match="StandardScaler") as warned:
         fk.models.Network([3], prior=0.3, calibration=2, learning_rate=1e-4, **quick).fit(50 * X, y)
@@ -976,7 +1008,83 @@ def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
     # A number of folds that is given predicts all rows.
     predicted.clear()
     fk.models.Network([3], prior=0.3, calibration=3, **quick).fit(X, y)
-    assert [len(fold) for fold in predicted] == [20, 20, 20]
+    assert [len(fold) for fold in predicted] == [20, 20, 20, 20]
+
+
+def test_a_chain_has_the_posterior_given_the_rows_that_it_fits(x64):
+    """By a pass over all rows, and over a batch; where it is not known which chain it is, of rows of all."""
+    made = problem("categorical", 2)
+    rows, labels = X.astype(float), (X[:, 0] > 0).astype(np.int32)
+    everything, nothing = (jax.tree.map(lambda _, y=y: y, made.scales) for y in (True, None))
+    fitted = np.arange(60)[:, None] % 3 != [0, 1]
+    data = {"x": rows, "y": labels}
+    target = made.target({**data, FITTED: fitted}, everything, nothing)
+    theta = jax.tree.map(lambda x: jnp.asarray(x, float) + 0.1, made.start())
+    batch = np.arange(40)
+
+    def parts(theta):
+        at_batch = jax.tree.map(lambda x: x[batch], target.data)
+        return target.potential(theta), target.minibatch_potential(theta, at_batch)
+
+    def expected(theta, chosen):
+        each = jax.vmap(lambda x, y: target.log_likelihood.of_row(theta, {"x": x, "y": y}))(rows, labels)
+        prior, in_batch = target.log_prior(theta), chosen & (np.arange(60) < 40)
+        return -prior - jnp.sum(each[chosen]), -prior - 60 / 40 * jnp.sum(each[in_batch])
+
+    by_chain = jax.vmap(jax.jacrev(parts), axis_name=CHAIN)(theta)
+    for chain in range(2):
+        one = jax.tree.map(lambda x, c=chain: x[c], theta)
+        found = jax.tree.map(lambda x, c=chain: x[c], by_chain)
+        wanted = jax.jacrev(expected)(one, fitted[:, chain])
+        close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12)
+        jax.tree.map(close, found, wanted)
+        np.testing.assert_allclose(parts(one), expected(one, fitted.all(1)), rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_size", [60, 20])
+def test_rows_of_a_fold_have_no_influence_on_the_draws_that_predict_it(monkeypatch, batch_size):
+    """To the bit, whatever their columns and labels are; those of the chain beside it change."""
+    quick = {**QUICK, "batch_size": batch_size, "learning_rate": 0.05, "warm_start_passes": 4}
+    net = fk.models.Network([4], **{**quick, "passes": 20, "draws": 4}).fit(X, LABELS)
+    folds, by_rows, draws = fold_of_rows(net, 3), network_calibration.by_rows, []
+
+    def predictions(function, draws_of_chain, rows):
+        draws.append(jax.tree.leaves(draws_of_chain))
+        return by_rows(function, draws_of_chain, rows)
+
+    monkeypatch.setattr(network_calibration, "by_rows", predictions)
+    before = fold_probabilities(net, folds, 2)
+    out = folds == 0
+    net._data = {
+        "x": np.where(out[:, None], 5 - X, X),
+        "y": np.where(out, 1 - net._data["y"], net._data["y"]),
+    }
+    after = fold_probabilities(net, folds, 2)
+    first, second, first_after, second_after = draws
+    jax.tree.map(np.testing.assert_array_equal, first, first_after)
+    assert all(np.any(a != b) for a, b in zip(second, second_after, strict=True))
+    for probabilities in (before, after):
+        np.testing.assert_array_equal(np.isnan(probabilities[:, 0]), folds == 2)
+
+
+@pytest.mark.slow
+def test_folds_run_by_the_programs_of_the_fit(monkeypatch):
+    traced, steps = [], lockstep._all_steps
+    monkeypatch.setattr(lockstep, "_all_steps", lambda *given: traced.append(1) or steps(*given))
+    # A width that no other test has, so that the fit is sure to compile.
+    net = fk.models.Network([9], **{**QUICK, "calibration": 5}).fit(X, LABELS)
+    assert len(traced) == 2  # the warm start and the sampler
+    assert chains_of_folds(net, 5) == 2 != chains_of_folds(net, 1)
+    # One by one, of other numbers of rows, where steps are large or weights fixed.
+    monkeypatch.setattr(network_calibration, "_SMALL", 0)
+    assert chains_of_folds(net, 5) == 1
+    data = without_folds(net, np.arange(60) % 4, [3], 44)
+    np.testing.assert_array_equal(data["x"], X[np.arange(60) % 4 != 3][:44])
+    assert FITTED not in {*data, *of_all_chains(net)}
+    monkeypatch.undo()
+    net._chosen = jax.tree.map(lambda _: False, net._chosen)
+    assert chains_of_folds(net, 5) == 1
 
 
 def test_folds_are_the_default_where_a_fit_to_fewer_rows_knows_no_others():

@@ -315,8 +315,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/network/estimator.py",
-        "posterior = self._new_posterior(row, chains=1)\n",
-        "posterior = self._new_posterior(row, self.chains)\n",
+        "posterior = self._new_posterior(row, 1, self._seed)\n",
+        "posterior = self._new_posterior(row, self.chains, self._seed)\n",
         "as many starts are drawn as a file says",
         ("network_model::only_one_start_is_made_of_a_file",),
     ),

@@ -47,6 +47,21 @@ def test_a_first_run_by_minibatches_compiles_few_programs(compiled, name, most):
     assert len(compiled) == first
 
 
+def test_a_step_is_traced_once(monkeypatch):
+    """And not again for the shapes of what it reports: with its noise and its rows most of a program."""
+    traced, sampler = [], fk.samplers.sgnht(1e-3)
+    for name in ("advance", "draw"):
+        method = getattr(type(sampler), name)
+
+        def counted(*given, name=name, method=method):
+            traced.append(name)
+            return method(*given)
+
+        monkeypatch.setattr(type(sampler), name, counted)
+    fk.sample(posterior(), sampler, init=jnp.zeros(2), steps=40, batch_size=20, progress=False)
+    assert sorted(traced) == ["advance", "draw"]
+
+
 @pytest.mark.slow
 def test_a_first_run_of_nuts_compiles_few_programs(compiled):
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)

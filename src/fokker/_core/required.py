@@ -1,7 +1,8 @@
 """What numbers have to meet, looked at once the program that computes them has run."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -21,6 +22,25 @@ class _Requirement(eqx.Module):
 
 
 _GATHERED: ContextVar[list[_Requirement] | None] = ContextVar("_GATHERED", default=None)
+
+
+# Whether starts were checked before, and only their states are wanted.
+_CHECKED: ContextVar[bool] = ContextVar("_CHECKED", default=False)
+
+
+@contextlib.contextmanager
+def checked_before() -> Iterator[None]:
+    """What is traced within was checked: it is not traced what nothing would be required of."""
+    token = _CHECKED.set(True)
+    try:
+        yield
+    finally:
+        _CHECKED.reset(token)
+
+
+def is_checked() -> bool:
+    """Whether it was, as `checked_before` says."""
+    return _CHECKED.get()
 
 
 def is_trusted(value: Any) -> bool:
@@ -44,27 +64,36 @@ def check_compiled(function: Callable[..., Any], *arguments: Any) -> None:
 
     One program for all of it: operation by operation each would be compiled, in a first run hundreds.
     """
-    leaves, structure = jax.tree.flatten((function, arguments))
-    if any(isinstance(x, jax.core.Tracer) for x in leaves):
+    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((function, arguments))):
         function(*arguments)
         return
-    is_array = [isinstance(x, jax.Array | np.ndarray | np.generic) for x in leaves]
-    arrays = [x if traced else None for x, traced in zip(leaves, is_array, strict=True)]
-    # With their types, as 1 and 1.0 are equal.
-    others = tuple((type(x), None if traced else x) for x, traced in zip(leaves, is_array, strict=True))
-    for required in _program()(arrays, others, structure):
+    for required in run_quickly(_requirements, function, *arguments):
         if not bool(required.holds):
             raise required.error(*required.numbers)
 
 
+def run_quickly(function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function(*arguments)` by a program that is compiled with little optimisation, for a few calls."""
+    leaves, structure = jax.tree.flatten((function, arguments))
+    is_array = [isinstance(x, jax.Array | np.ndarray | np.generic) for x in leaves]
+    arrays = [x if traced else None for x, traced in zip(leaves, is_array, strict=True)]
+    # With their types, as 1 and 1.0 are equal.
+    others = tuple((type(x), None if traced else x) for x, traced in zip(leaves, is_array, strict=True))
+    return _program()(arrays, others, structure)
+
+
 @functools.cache
-def _program() -> Callable[..., list[_Requirement]]:
-    return jax.jit(_requirements, static_argnums=(1, 2), compiler_options=quick_options())
+def _program() -> Callable[..., Any]:
+    return jax.jit(_called, static_argnums=(1, 2), compiler_options=quick_options())
 
 
-def _requirements(arrays: list[Any], others: tuple[Any, ...], structure: Any) -> list[_Requirement]:
+def _called(arrays: list[Any], others: tuple[Any, ...], structure: Any) -> Any:
     leaves = [other if x is None else x for x, (_, other) in zip(arrays, others, strict=True)]
     function, arguments = jax.tree.unflatten(structure, leaves)
+    return function(*arguments)
+
+
+def _requirements(function: Callable[..., Any], *arguments: Any) -> list[_Requirement]:
     gathered: list[_Requirement] = []
     token = _GATHERED.set(gathered)
     try:

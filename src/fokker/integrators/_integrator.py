@@ -43,6 +43,10 @@ class Integrator(Module):
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """Raise where the integrator does not make sense for these dynamics, or for subtracting εB̂."""
 
+    def fits_simple(self, variables: set[str]) -> bool:
+        """Whether `check` is known to hold for a family whose `simple_variables` are these."""
+        return False
+
     def walls(self, theta: PyTree[Array]) -> tuple[PyTree[Array], PyTree[Array]] | None:
         """The lower and the upper walls at which theta is reflected; None where there are none."""
         return None

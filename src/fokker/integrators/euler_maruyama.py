@@ -49,6 +49,10 @@ class EulerMaruyama(Correctable):
 
         return jax.tree.map(move, z, f, kick), shortfall
 
+    def fits_simple(self, variables: set[str]) -> bool:
+        """Any."""
+        return True
+
     def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
         """Raise unless D is invertible: without noise on a variable no step leads back."""
         log_determinant = _diffusion(dynamics, z).log_determinant(z)

@@ -94,6 +94,10 @@ class Splitting(Correctable):
             need = "needs a D" if "xi" in z else "has no thermostat for the D of"
             raise ValueError(f"this sampler {need} in the word {self.word!r} of its splitting.")
 
+    def fits_simple(self, variables: set[str]) -> bool:
+        """Those with a momentum, by the word that is chosen for them."""
+        return self.word is None and "r" in variables
+
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """Noise for r."""
         return dynamics.noise_like(z)
@@ -102,7 +106,9 @@ class Splitting(Correctable):
         """The state one step later."""
         dynamics = step.dynamics
         at = lambda z: Point(gradient=evaluate(step.gradient, dynamics, z))  # noqa: E731
-        return self._compose(dynamics, step.z, at, step.noise, step.step_size, step.probe)[0], jnp.zeros(())
+        given = dynamics, step.z, at, step.noise, step.step_size, step.probe
+        # Heat is for a correction: to trace it takes a tenth of the time of the step.
+        return self._compose(*given, counts_heat=False)[0], jnp.zeros(())
 
     def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
         """U, and ∇U where a step begins with a kick."""
@@ -126,6 +132,7 @@ class Splitting(Correctable):
         step_size: Number,
         probe: State | None = None,
         point: Point | None = None,
+        counts_heat: bool = True,
     ) -> tuple[State, Array, Point | None]:
         """The state one step later, the energy over T that friction and noise added, and U, ∇U if known."""
         assert isinstance(dynamics, Dynamics)
@@ -147,8 +154,10 @@ class Splitting(Correctable):
                 assert point is not None
                 z = {**z, "r": add(z["r"], _kick(dynamics, z, point.gradient, probe), t)}
             else:
-                relaxed = {**z, "r": _friction(dynamics, z, noise["r"], t)}
-                heat = heat + _heat(dynamics, z, relaxed)
+                rate = friction_rate(dynamics, z)
+                relaxed = {**z, "r": _friction(dynamics, z, noise["r"], t, rate)}
+                if counts_heat:
+                    heat = heat + _heat(dynamics, z, relaxed, rate)
                 z = relaxed
         return z, heat, point if fresh else None
 
@@ -159,7 +168,7 @@ def _kick(dynamics: Dynamics, z: State, force: PyTree[Array] | None, probe: Stat
     return dynamics.drift(still, force, probe)["r"]
 
 
-def _friction(dynamics: Dynamics, z: State, w: PyTree[Array], t: Array) -> PyTree[Array]:
+def _friction(dynamics: Dynamics, z: State, w: PyTree[Array], t: Array, rate: PyTree[Array]) -> PyTree[Array]:
     """The Ornstein–Uhlenbeck process dr = -γr dt + √(2Tc) dW after time t, exactly; γ may be negative."""
     diagonal = dynamics.D.diagonal(z)
     assert diagonal is not None
@@ -169,10 +178,10 @@ def _friction(dynamics: Dynamics, z: State, w: PyTree[Array], t: Array) -> PyTre
         variance = 2 * T * c * t * relative_growth(-2 * gamma * t)
         return jnp.exp(-gamma * t).astype(r.dtype) * r + jnp.sqrt(variance).astype(r.dtype) * noise
 
-    return jax.tree.map(relax, z["r"], diagonal["r"], friction_rate(dynamics, z), w)
+    return jax.tree.map(relax, z["r"], diagonal["r"], rate, w)
 
 
-def _heat(dynamics: Dynamics, z: State, new: State) -> Array:
+def _heat(dynamics: Dynamics, z: State, new: State, rates: PyTree[Array]) -> Array:
     r"""log of q(-r' → -r)/q(r → r') of the friction's own step, Σ γ(r'² - r²)/2Tc: with γ = c/m, ΔK/T."""
     diagonal = dynamics.D.diagonal(z)
     assert diagonal is not None
@@ -182,7 +191,7 @@ def _heat(dynamics: Dynamics, z: State, new: State) -> Array:
         rate = jnp.where(noisy, gamma / jnp.where(noisy, c, 1), 0)
         return jnp.sum(rate * (r_new - r) * (r_new + r)) / (2 * dynamics.temperature)
 
-    each = jax.tree.map(one, z["r"], new["r"], diagonal["r"], friction_rate(dynamics, z))
+    each = jax.tree.map(one, z["r"], new["r"], diagonal["r"], rates)
     return jax.tree.reduce(jnp.add, each)
 
 

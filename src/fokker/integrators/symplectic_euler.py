@@ -43,6 +43,10 @@ class SymplecticEuler(Integrator):
                 "with any other D use fk.integrators.EulerMaruyama()."
             )
 
+    def fits_simple(self, variables: set[str]) -> bool:
+        """Any: their noise is independent between variables."""
+        return True
+
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """Noise for √(2TD - εB̂)."""
         return dynamics.noise_like(z, noise_estimate)

@@ -1,5 +1,6 @@
 """Chains in lockstep: every chain takes a step before any takes the next, whatever the number of chains."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from fokker._core.packing import can_join, join_words, split_words
 from fokker._core.parts import sharded
 from fokker._core.random import fold_in_step
 from fokker._core.state import dimension
+from fokker._core.this_chain import CHAIN
 from fokker.batches import BatchScheme, WindowBatches
 from fokker.rows import Taken
 from fokker.run.ahead import ReadAhead, is_read, rows_of_chain
@@ -196,6 +198,8 @@ def _all_steps(
     keys, chains = by_chain
     sampler, batches, form = program.sampler, program.batches, program.form
 
+    # These are traced once: for what a step reports, whose shapes have to be known first, and for the loop.
+    @functools.partial(jax.jit, inline=True)
     def keys_and_rows(first: Array) -> Any:
         """Each step's key and the rows of its batch in one inner loop, by step and chain."""
         offsets = first.astype(jnp.uint32) + jnp.arange(form.length, dtype=jnp.uint32)
@@ -209,6 +213,7 @@ def _all_steps(
 
         return jax.vmap(of_chain, out_axes=1)(keys)
 
+    @functools.partial(jax.jit, inline=True)
     def noise_of(step_keys: Array) -> Any:
         """The noise of one step of all chains."""
         return sharded(jax.vmap(sampler.draw)(step_keys, chains.states), 1)
@@ -232,7 +237,8 @@ def _all_steps(
 
         return jax.vmap(of_chain)(keys)
 
-    def step(t: Array, noise: PyTree[Array], row: Any, held: Any, chains: Chains) -> Chains:
+    @functools.partial(jax.jit, inline=True)
+    def moved(t: Array, noise: PyTree[Array], row: Any, held: Any, states: PyTree[Array]) -> Any:
         number = task.first + t.astype(jnp.uint32)
         values = None
         if task.read is not None and held is None:
@@ -246,11 +252,15 @@ def _all_steps(
             sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
             return state, jnp.asarray(sound), stats_of(sampler, info)
 
-        states, sound, stats = jax.vmap(one)(chains.states, ((noise, row, values), held))
+        states, sound, stats = jax.vmap(one, axis_name=CHAIN)(states, ((noise, row, values), held))
         states = sharded(states, 1)
         size = sampler.own_step_size
         if callable(size):
             sound &= jnp.all(step_size_at(size, number) >= 0)
+        return states, sound, stats
+
+    def step(t: Array, noise: PyTree[Array], row: Any, held: Any, chains: Chains) -> Chains:
+        states, sound, stats = moved(t, noise, row, held, chains.states)
         return Chains(states, chains.moments, chains.sound & sound, stats)
 
     def observe(chains: Chains) -> dict[str, Any]:
@@ -320,7 +330,8 @@ def _all_steps(
     def first_stats() -> dict[str, Array]:
         start = jnp.zeros((), jnp.int32)
         key, row = jax.tree.map(lambda x: x[0], keys_and_rows(start))
-        return step(start, noise_of(key), row, shared_batch(start) if shares_batches else None, chains).stats
+        held = shared_batch(start) if shares_batches else None
+        return moved(start, noise_of(key), row, held, chains.states)[2]
 
     shares_batches = batches is not None and form.repeats > 1
     stats = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(first_stats))

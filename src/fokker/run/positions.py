@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +14,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.identity import identity_of
 from fokker._core.labels import check_variable_names, named_leaves
 from fokker._core.parts import sharded
+from fokker._core.required import run_quickly
 from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, entry, is_function, ravel_each
 from fokker.dynamics import SDE, Dynamics
@@ -231,7 +231,7 @@ def checked_positions(
     if by_all:
         checked_target = target if placed.wants_target else placed.own_dynamics
         first_row = span(checked_target.data, 0, 1) if isinstance(checked_target, TargetWithData) else None
-        is_sound = np.asarray(_sound(transform, checked_target, positions, first_row))
+        is_sound = np.asarray(run_quickly(_sound, transform, checked_target, positions, first_row))
         for chain in np.flatnonzero(~is_sound):
             check(int(chain))
     return positions if transform is None else _unconstrained(transform, positions)
@@ -285,7 +285,6 @@ def _check(
             raise (ValueError(row) if row else error) from error
 
 
-@eqx.filter_jit
 def _sound(
     transform: Target | None,
     target: Target | Dynamics | SDE | None,

@@ -16,6 +16,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.count import Count
 from fokker._core.module import Module
 from fokker._core.parts import sharded
+from fokker._core.required import checked_before
 from fokker._core.types import Arrays, Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.gradients import Estimator
@@ -338,11 +339,11 @@ def chunk_length(numbers: int) -> int:
     return max(1, min(CHUNK, room // max(1, numbers)))
 
 
-# Compiled, so that values which init computes only for validation are left out.
 @eqx.filter_jit
 def start_chains(sampler: Sampler, positions: PyTree[Array], keys: Key[Array, " chains"]) -> Any:
-    """The first states of many chains."""
-    return sharded(jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys), 1)
+    """The first states of many chains, whose starts were checked."""
+    with checked_before():
+        return sharded(jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys), 1)
 
 
 def all_finite(z: PyTree[Array]) -> Array:

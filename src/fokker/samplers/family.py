@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.state import same_shapes
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.integrators.noise import draw_like
@@ -46,6 +47,14 @@ class Family(abc.ABC):
     def new_momentum(self, noise: Array, theta: PyTree[Array]) -> PyTree[Array]:
         """A momentum made of standard normal noise, for a correction that draws one for every trajectory."""
         return noise
+
+    def simple_variables(self) -> set[str] | None:
+        """All variables, where the settings alone say that D and Q are right; None where they do not.
+
+        D is then positive or zero, the same for all coordinates of a variable, and nothing but ξ of a
+        thermostat changes the friction: neither is evaluated before a run.
+        """
+        return None
 
     def check(self, theta: PyTree[Array]) -> None:  # noqa: B027
         """Raise where a chain cannot start."""
@@ -90,6 +99,12 @@ def _identity(value: object) -> Hashable:
     except TypeError:
         return id(value)
     return type(value), value  # 1, 1.0 and True are different settings
+
+
+def are_positive(*settings: object) -> bool:
+    """Whether each is a single number above zero, and such that products of them are finite and not 0."""
+    known = [x for x in settings if not isinstance(x, jax.core.Tracer | bool | str) and same_shapes(x, 0.0)]
+    return len(known) == len(settings) and all(1e-15 < float(x) < 1e15 for x in known)  # type: ignore[arg-type]
 
 
 class WithMomentum(Family):

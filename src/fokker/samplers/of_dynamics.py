@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 import jax
 from jaxtyping import Array, Key, PyTree
 
-from fokker._core.required import check_compiled
+from fokker._core.required import check_compiled, is_checked
+from fokker._core.rounding import raised
 from fokker._core.state import State, dimension, inner
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics._checks import check_semidefinite
-from fokker.dynamics.hamiltonian import hamiltonian_gradient
+from fokker.dynamics._checks import check_semidefinite, validate_state
+from fokker.dynamics.hamiltonian import Hamiltonian, check_hamiltonian, hamiltonian_gradient
 from fokker.integrators import Integrator
 from fokker.integrators._gradient import no_force
 from fokker.samplers.contract import Sampler
 from fokker.samplers.family import Family
+from fokker.targets.target import Target
 
 
 class OfDynamics(Sampler):
@@ -63,6 +65,27 @@ def _init(sampler: Sampler, position: PyTree[Array], key: Key[Array, ""]) -> Non
     sampler.init(position, key=key)
 
 
+def may_start(sampler: OfDynamics, position: PyTree[Array]) -> bool:
+    """Whether the settings say that dynamics and integrator are right, and theta and U there are finite."""
+    family = sampler.dynamics
+    if not isinstance(family, Family) or sampler.noise_estimate is not None or sampler.has_mass_matrix:
+        return False
+    variables = family.simple_variables()
+    if variables is None or not sampler.integrator.fits_simple(variables):
+        return False
+    try:
+        check_compiled(_check_potential, sampler.own_target.on_first_rows(), position)
+    except ValueError:  # what `init` says of it is more
+        return False
+    return True
+
+
+def _check_potential(target: Target, position: PyTree[Array]) -> None:
+    """Raise unless theta and U of it are finite."""
+    validate_state(position)
+    check_hamiltonian(Hamiltonian(target.potential), {"theta": raised(position)})
+
+
 def name_of(dynamics: Dynamics | SDE | Family) -> str:
     """Dynamics in words."""
     return dynamics.label if isinstance(dynamics, Family) else type(dynamics).__name__
@@ -75,7 +98,9 @@ def check_waits(dynamics: Dynamics | SDE | Family) -> None:
 
 
 def check_fit(dynamics: Dynamics | SDE, integrator: Integrator, z: State, subtracts: bool = False) -> None:
-    """Raise where the dynamics or the integrator do not fit a state."""
+    """Raise where the dynamics or the integrator do not fit a state, unless this was looked at before."""
+    if is_checked():
+        return
     dynamics.validate(z)
     integrator.check(dynamics, z, subtracts)
     if isinstance(dynamics, SDE):

@@ -29,7 +29,7 @@ from fokker.samplers.contract import Followed, Info, Memory, SamplerState, all_f
 from fokker.samplers.coordinates import Coordinates, coordinates
 from fokker.samplers.family import Family
 from fokker.samplers.mass_matrix import MassMatrixLike, as_mass_matrix, check_size
-from fokker.samplers.of_dynamics import OfDynamics, check_fit, check_waits, kinetic_temperature
+from fokker.samplers.of_dynamics import OfDynamics, check_fit, check_waits, kinetic_temperature, may_start
 from fokker.samplers.schedules import StepSize, check_step_size, step_size_at
 from fokker.targets.blocks import InBlocks
 from fokker.targets.target import Target, TargetWithData
@@ -196,12 +196,8 @@ class Plain(OfDynamics):
         check_waits(self.dynamics)
         by_datum = isinstance(self.noise_estimate, OnlineNoise)
         target = check_target(target, temperature, gradient, by_datum)
-        return dataclasses.replace(
-            self,
-            target=target,
-            estimator=prepared(gradient, target),
-            temperature=as_arrays(temperature),
-        )
+        T = as_arrays(temperature)
+        return dataclasses.replace(self, target=target, estimator=prepared(gradient, target), temperature=T)
 
     def placed_in(self, coordinates: Callable[[PyTree[Array]], PyTree[Array]]) -> Dynamics | SDE:
         """The dynamics of q, at the temperature."""
@@ -242,6 +238,11 @@ class Plain(OfDynamics):
             memory = memory._replace(noise=self.noise_estimate.init(raised(z["theta"])))
         return SamplerState(z, no_steps(), memory)
 
+    def check_start(self, position: PyTree[Array], key: Key[Array, ""]) -> None:
+        """As `init`; of dynamics that are right by their settings only U is looked at."""
+        if not may_start(self, position):
+            super().check_start(position, key)
+
     def _check_start(self, state: SamplerState) -> None:
         """Raise where the dynamics, the integrator or the noise estimate do not fit a state."""
         checked = self
@@ -277,7 +278,9 @@ class Plain(OfDynamics):
             key, probe_key, momentum_key = split(key, 3)
         dynamics, z, _ = self._enter(state)
         like = self.integrator.noise_like(dynamics, z, self._drift_noise(dynamics, state))
-        probe = _signs(probe_key, z) if self.gamma == "estimate" else None
+        probe = None
+        if self.gamma == "estimate":
+            probe = draw_like("two-point", probe_key, jax.eval_shape(lambda: z))
         momentum_key = momentum_key if self.resample is not None else None
         return StepDraws(draw_like(self.noise, key, like), probe, momentum_key, rounding)
 
@@ -388,10 +391,6 @@ def as_noise_estimate(value: FieldLike | None) -> Field | None:
     if isinstance(value, Mapping):
         return symmetric(value)
     return None if value is None else as_field(value)
-
-
-def _signs(key: Key[Array, ""], z: State) -> State:
-    return draw_like("two-point", key, jax.eval_shape(lambda: z))
 
 
 def _trace(field: Field, z: State) -> Array:

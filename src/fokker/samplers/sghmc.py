@@ -13,7 +13,7 @@ from fokker.dynamics._kinetic import unit_mass
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import FieldLike, symmetric
 from fokker.integrators import Integrator, SymplecticEuler
-from fokker.samplers.family import Auxiliaries, Potential, WithMomentum
+from fokker.samplers.family import Auxiliaries, Potential, WithMomentum, are_positive
 from fokker.samplers.mass_matrix import MassMatrixLike
 from fokker.samplers.plain import Plain, on_variable, plain
 from fokker.samplers.schedules import StepSize
@@ -26,6 +26,10 @@ class Underdamped(WithMomentum):
     mass: Any
 
     label = "underdamped"
+
+    def simple_variables(self) -> set[str] | None:
+        """Where friction and mass are positive numbers."""
+        return {"theta", "r"} if are_positive(self.friction, self.mass) else None
 
     def dynamics(self, potential: Potential, temperature: Number) -> Dynamics:
         """dθ = M⁻¹r dt, dr = [-∇U - CM⁻¹r] dt + √(2TC) dW."""

@@ -6,7 +6,7 @@ from fokker._core.types import Number
 from fokker.dynamics import Dynamics, langevin
 from fokker.fields import FieldLike
 from fokker.integrators import Integrator
-from fokker.samplers.family import Family, Potential
+from fokker.samplers.family import Family, Potential, are_positive
 from fokker.samplers.plain import Plain, on_variable, plain
 from fokker.samplers.schedules import StepSize
 
@@ -17,6 +17,10 @@ class Langevin(Family):
     D: Any = 1.0
 
     label = "Langevin"
+
+    def simple_variables(self) -> set[str] | None:
+        """Where D is a positive number."""
+        return {"theta"} if are_positive(self.D) else None
 
     def dynamics(self, potential: Potential, temperature: Number) -> Dynamics:
         """dθ = [-D∇U + T∇·D] dt + √(2TD) dW."""

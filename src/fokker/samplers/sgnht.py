@@ -14,7 +14,7 @@ from fokker._core.types import Number
 from fokker.dynamics import Dynamics, diagonal_thermostat, matrix_thermostat, thermostat
 from fokker.fields import FieldLike
 from fokker.integrators import Integrator, SymplecticEuler
-from fokker.samplers.family import Auxiliaries, Potential, WithMomentum
+from fokker.samplers.family import Auxiliaries, Potential, WithMomentum, are_positive
 from fokker.samplers.mass_matrix import MassMatrixLike
 from fokker.samplers.plain import Plain, on_variable, plain
 from fokker.samplers.schedules import StepSize, check_step_size
@@ -38,6 +38,11 @@ class Thermostat(WithMomentum):
     thermostat_mass: Any
 
     label = "thermostat"
+
+    def simple_variables(self) -> set[str] | None:
+        """With positive numbers, and without a matrix, whose friction mixes coordinates."""
+        is_known = self.kind != "matrix" and are_positive(self.friction, self.thermostat_mass)
+        return {"theta", "r", "xi"} if is_known else None
 
     def dynamics(self, potential: Potential, temperature: Number) -> Dynamics:
         """dr = [-∇U - ξr] dt + √(2TA) dW, dξ = (rᵀr/(dT) - 1)/μ dt."""

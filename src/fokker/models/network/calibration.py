@@ -7,14 +7,18 @@ fit, or of rows by folds.
 """
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import jax
 import numpy as np
 
 from fokker.models.checks import is_number
-from fokker.models.network.inputs import LARGE
 from fokker.models.network.metrics import Calibration, fitted_calibration
 from fokker.models.network.networks import is_fresh
+from fokker.models.network.posterior import FITTED
+from fokker.models.network.predict import Predictive, by_rows
+from fokker.models.network.training import Fit
 
 if TYPE_CHECKING:
     from fokker.models.network.estimator import Network
@@ -24,8 +28,10 @@ HeldOut = tuple[np.ndarray, np.ndarray]
 # Without a number of folds: so many, from so many rows on, of which fits leave out no more than are needed to
 # predict so many rows.
 _FOLDS, _LEAST_ROWS, _ENOUGH = 5, 50, 400
-# A fit without a fold has one chain, and this share of the steps and draws of a chain of the main fit.
+# A fit without a fold takes this share of the steps of a chain of the main fit.
 _SHARE = 0.5
+# Steps are small with so many weights times rows: to compile a second program takes longer than they do.
+_SMALL = 2**18
 
 
 def check_calibration(value: object) -> None:
@@ -103,45 +109,92 @@ def calibrated(net: "Network") -> Calibration:
 
 
 def calibrated_by_folds(net: "Network", folds: int) -> Calibration:
-    """By rows that are each predicted by one chain given the other folds."""
-    rows, labels = net._data["x"], net._data["y"]
-    fold_of_row = np.random.default_rng(net._seed_of_run).permutation(len(rows)) % folds
-    # All folds have one learning rate and one number of rows, so that they share their compiled programs.
-    fewest = len(rows) - -(-len(rows) // folds)
-    rate = net.learning_rate
+    """By rows that are each predicted by a chain given the other folds."""
+    labels = net._data["y"]
+    probabilities = fold_probabilities(net, fold_of_rows(net, folds), number_predicted(net, folds))
+    predicted = ~np.isnan(probabilities[:, 0])
+    return fitted_calibration(probabilities[predicted], labels[predicted])
+
+
+def fold_of_rows(net: "Network", folds: int) -> np.ndarray:
+    """The number of the fold of every row: as many rows in each, but for one more in the first."""
+    return np.random.default_rng(net._seed_of_run).permutation(len(net._data["x"])) % folds
+
+
+def number_predicted(net: "Network", folds: int) -> int:
+    """How many of the folds are predicted: all that were asked for, else those with enough rows."""
+    rows = len(net._data["x"])
+    return folds if net.calibration is not None else min(folds, -(-_ENOUGH * folds // rows))
+
+
+def chains_of_folds(net: "Network", predicted: int) -> int:
+    """How many folds are fitted together, by a chain each: as many as the fit has chains, or one.
+
+    Together they share the programs of the fit, which in a first fit takes half of the time. But one by one
+    steps that are more than small take half the time of those of two chains; and one by one are the folds of
+    weights that stay fixed, which are those of one warm start, and of a sampler that was given.
+    """
+    weights = sum(x.size for x in jax.tree.leaves(net._posterior.network.first_start))
+    is_small = net._lengths(len(net._data["x"])).batch_size * weights <= _SMALL
+    by_chain = all(jax.tree.leaves(net._chosen)) and isinstance(net.sampler, str)
+    return net.chains if is_small and by_chain and predicted >= net.chains else 1
+
+
+def of_all_chains(net: "Network") -> dict[str, np.ndarray]:
+    """The data of a fit, each chain with all rows; in the form of its folds' data if they share programs."""
+    data, folds = net._data, int(chosen_calibration(net, len(net._data["x"])))
+    if folds < 2 or chains_of_folds(net, number_predicted(net, folds)) != net.chains:
+        return data
+    return {**data, FITTED: np.ones((len(data["x"]), net.chains), bool)}
+
+
+def without_folds(
+    net: "Network", fold_of_row: np.ndarray, folds: list[int], fewest: int
+) -> dict[str, np.ndarray]:
+    """The data of chains of which each has the rows without a fold, at least so many of them."""
+    fitted = fold_of_row[:, None] != folds
+    if len(folds) == net.chains:
+        return {**net._data, FITTED: fitted}
+    # As many rows for every fold, so that they share a program.
+    rest = np.flatnonzero(fitted[:, 0])[:fewest]
+    return {name: values[rest] for name, values in net._data.items()}
+
+
+def fold_probabilities(net: "Network", fold_of_row: np.ndarray, predicted: int) -> np.ndarray:
+    """The probabilities of each row by draws given the other folds; NaN in folds that are not predicted."""
+    rows = net._data["x"]
+    sizes = np.bincount(fold_of_row)
+    # All folds have one learning rate, one number of steps and one step size.
+    rate, fewest = net.learning_rate, int(len(rows) - sizes.max())
     if rate is None and isinstance(net.sampler, str):
         rate = net._step_settings().default_rate(net._posterior.curvature(rows))
-    lengths = net._lengths(len(rows))
-    passes_per_step = min(1.0, lengths.batch_size / fewest)
-    parameters = {
-        **net.get_params(deep=False),
-        "calibration": 0,
-        "chains": 1,
-        "draws": max(1, round(_SHARE * net.draws)),
-        "learning_rate": rate,
-        "batch_size": lengths.batch_size,
-        "warm_start_passes": lengths.warm_start * passes_per_step,
-        "burn_in_passes": lengths.burn_in * passes_per_step,
-        "passes": _SHARE * lengths.thin * lengths.draws * passes_per_step,
-    }
-    probabilities = np.full((len(rows), len(net.classes_)), np.nan)
-    for fold in range(folds):
-        out = fold_of_row == fold
-        rest = np.flatnonzero(~out)[:fewest]
-        without = type(net)(**{**parameters, "random_state": derived_seed(net._seed_of_run, 1 + fold)})
+    settings = replace(net._step_settings(), learning_rate=rate)
+    lengths = net._lengths(len(rows)).shortened(_SHARE)
+    together = chains_of_folds(net, predicted)
+    sums, counts = np.zeros((len(rows), len(net.classes_))), np.zeros(len(rows), int)
+    for run in range(-(-predicted // together)):
+        # The last run may have room for more: a fold is then predicted by two chains.
+        numbers = [chain % predicted for chain in range(run * together, (run + 1) * together)]
+        posterior = net._new_posterior(rows[0], together, derived_seed(net._seed_of_run, 1 + run))
+        data = without_folds(net, fold_of_row, numbers, fewest)
+        fit = Fit(data, settings, lengths, net._chosen, fewest)
         with warnings.catch_warnings():
-            # Of all rows, which was said already; and of an interruption, which the caller tells.
-            warnings.filterwarnings(
-                "ignore", f"{LARGE}|the run (was interrupted|ended before its first draw)"
-            )
-            without._fit(rows[rest], net.classes_[labels[rest]], net.classes_)
-        if without.stopped_ is not None:  # a run that is interrupted returns the draws that it has
+            # Of an interruption, which the caller tells.
+            warnings.filterwarnings("ignore", "the run (was interrupted|ended before its first draw)")
+            positions, fixed = posterior.started(fit)
+            trace = posterior.sampled(fit, positions, fixed, net.temperature, posterior.seed)
+        if trace.draws is None or trace.stopped is not None:  # interrupted
             raise KeyboardInterrupt
-        probabilities[out] = without.predict_proba(rows[out])
-        predicted = ~np.isnan(probabilities[:, 0])
-        if net.calibration is None and np.sum(predicted) >= _ENOUGH:
-            break
-    return fitted_calibration(probabilities[predicted], labels[predicted])
+        predictive = Predictive(posterior.log_likelihood(fixed))
+        for chain, fold in enumerate(numbers):
+            out = np.flatnonzero(fold_of_row == fold)
+            draws = jax.tree.map(lambda x, c=chain: np.asarray(x)[c, lengths.selected()], trace.draws)
+            # As many rows for every fold, by one program.
+            filled = rows[np.resize(out, sizes.max())]
+            means = np.concatenate([x.mean(0, dtype=float) for _, x in by_rows(predictive, draws, filled)])
+            sums[out] += means[: len(out)]
+            counts[out] += 1
+    return np.where(counts[:, None], sums / np.maximum(counts, 1)[:, None], np.nan)
 
 
 def derived_seed(seed: int, *numbers: int) -> int:

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +23,7 @@ from fokker.models.estimator import (
 )
 from fokker.models.fits import as_fitted, parameters_now, unchanged_by_failure
 from fokker.models.network import inputs
-from fokker.models.network.calibration import calibrated, derived_seed, held_out
+from fokker.models.network.calibration import calibrated, derived_seed, held_out, of_all_chains
 from fokker.models.network.networks import (
     check_draws,
     check_outputs,
@@ -38,7 +37,7 @@ from fokker.models.network.posterior import Prior, Sampled, prior_scales, sample
 from fokker.models.network.predictor import Predictor
 from fokker.models.network.settings import StepSettings
 from fokker.models.network.stored import restored_weights, weights_state
-from fokker.models.network.training import Lengths, NetworkPosterior
+from fokker.models.network.training import Fit, Lengths, NetworkPosterior
 from fokker.samplers.contract import Sampler
 
 
@@ -169,21 +168,10 @@ class Network(Predictor):
         rows, targets, self._held_out = held_out(rows, targets, self.calibration or 0, self._seed)
         self._data = {"x": rows, "y": targets}
         inputs.warn_of_large(rows)
-        self._posterior = self._new_posterior(rows[0], self.chains)
-        positions = self._posterior.start()
-        lengths = self._lengths(len(rows))
-        network = self._posterior.network
-        chosen = sampled_leaves(self.sampled, network.first_start, lambda: network.last_layer(rows[0]))
-        is_part = not all(jax.tree.leaves(chosen))
-        if is_part:  # the fixed weights are those of one warm start
-            positions = jax.tree.map(lambda x: x[:1], positions)
-        if lengths.warm_start:
-            positions = self._posterior.warm_started(self._data, self._step_settings(), positions, lengths)
-        weights, rest = eqx.partition(positions["weights"], chosen)
-        self._chosen, self._fixed = chosen, jax.tree.map(lambda x: x[0], rest)
-        positions = {**positions, "weights": weights}
-        if is_part:
-            positions = jax.tree.map(lambda x: np.repeat(x, self.chains, axis=0), positions)
+        self._posterior = self._new_posterior(rows[0], self.chains, self._seed)
+        lengths, network = self._lengths(len(rows)), self._posterior.network
+        self._chosen = sampled_leaves(self.sampled, network.first_start, lambda: network.last_layer(rows[0]))
+        positions, self._fixed = self._posterior.started(self._fit_of(lengths))
         return self._sample(positions, lengths)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -234,21 +222,8 @@ class Network(Predictor):
         return derived_seed(self._seed, 0, number) if number else self._seed
 
     def _sample(self, positions: PyTree[Any], lengths: Lengths) -> Self:
-        posterior = self._posterior
-        target = posterior.target(self._data, self._chosen, self._fixed)
-        curvature = posterior.curvature(self._data["x"], positions, self._fixed)
-        sampler = self._step_settings().make(target.size, curvature, lengths.period)
-        trace = posterior.run(
-            target,
-            sampler,
-            positions,
-            batch_size=lengths.batch_size,
-            temperature=self.temperature,
-            burn_in=lengths.burn_in,
-            steps=lengths.thin * lengths.draws,
-            thin=lengths.thin,
-            seed=self._seed_of_run,
-        )
+        fit, fixed = self._fit_of(lengths), self._fixed
+        trace = self._posterior.sampled(fit, positions, fixed, self.temperature, self._seed_of_run)
         if trace.draws is None:
             raise KeyboardInterrupt
         if trace.stopped is not None:
@@ -261,6 +236,10 @@ class Network(Predictor):
         self.draws_ = jax.tree.map(lambda x: x[:, selected].reshape(-1, *x.shape[2:]), trace.draws)
         self.sharpness_, self.label_noise_ = calibrated(self)
         return self
+
+    def _fit_of(self, lengths: Lengths) -> Fit:
+        data = of_all_chains(self)
+        return Fit(data, self._step_settings(), lengths, self._chosen, len(data["x"]))
 
     def _step_settings(self) -> StepSettings:
         return StepSettings(
@@ -300,8 +279,8 @@ class Network(Predictor):
     def _scaled(self, targets: np.ndarray) -> np.ndarray:
         return ((targets - self._location) / self._scale).astype(np.float32)
 
-    def _new_posterior(self, row: np.ndarray, chains: int) -> NetworkPosterior:
-        keys, fit = jax.random.split(jax.random.key(self._seed), chains), as_fitted(self)
+    def _new_posterior(self, row: np.ndarray, chains: int, seed: int) -> NetworkPosterior:
+        keys, fit = jax.random.split(jax.random.key(seed), chains), as_fitted(self)
         network = functional(fit.model, fit.params, fit.activation, row, self._outputs, keys)
         check_outputs(network, row, self._outputs, f"likelihood={fit.likelihood!r} with this y")
         last = (lambda: network.last_layer(row)) if fit.likelihood == "categorical" else None
@@ -314,7 +293,7 @@ class Network(Predictor):
             likelihood=fit.likelihood,
             noise_scale=noise_scale,
             outputs=self._outputs,
-            seed=self._seed,
+            seed=seed,
             progress=self.progress,
         )
 
@@ -339,7 +318,7 @@ class Network(Predictor):
         row = np.broadcast_to(np.float32(0), self.input_shape_)
         if is_sizes(fit.model) and fit.params is None:
             check_draws(perceptron_shapes(perceptron_sizes(fit.model, row, self._outputs)), arrays)
-        posterior = self._new_posterior(row, chains=1)
+        posterior = self._new_posterior(row, 1, self._seed)
         network, self.draws_, self._fixed, self._chosen = restored_weights(posterior.network, arrays)
         self._posterior = replace(posterior, network=network)
 

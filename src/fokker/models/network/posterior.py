@@ -15,6 +15,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
 from fokker._core.names import nearest
+from fokker._core.this_chain import in_this_chain
 from fokker.models.checks import is_number
 from fokker.models.network.last_layer import UnknownLastLayerError
 from fokker.models.network.networks import Apply, paths
@@ -29,6 +30,8 @@ Sampled = str | Sequence[str] | Callable[[str], bool]
 LIKELIHOODS = ("categorical", "gaussian", "heteroscedastic")
 # log σ of a learned noise, in units of the standard deviation of y, is N(-1, 1): σ between 0.05 and 2.7.
 LOG_NOISE_MEAN, LOG_NOISE_DEVIATION = -1.0, 1.0
+# A column of the data: the chains whose posterior has the row, by their place. Without it all have all rows.
+FITTED = "fitted"
 
 
 def prior_scales(
@@ -157,6 +160,12 @@ class NetworkLogLikelihood(Module):
     noise_scale: Any = None
 
     def __call__(self, theta: dict[str, PyTree[Array]], datum: dict[str, Array]) -> Array:
+        """The log density of one row, or 0 where the chain does not fit it."""
+        value = self.of_row(theta, datum)
+        # Not a factor: 0 times what is not finite would be NaN.
+        return jnp.where(in_this_chain(datum[FITTED]), value, 0) if FITTED in datum else value
+
+    def of_row(self, theta: dict[str, PyTree[Array]], datum: dict[str, Array]) -> Array:
         """The log density of one row."""
         f = self.outputs(theta, datum["x"])
         if self.kind == "categorical":

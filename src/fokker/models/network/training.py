@@ -1,7 +1,7 @@
 """From initial weights to draws: a warm start by SGD, then the sampler; both are runs of `fk.sample`."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -71,12 +71,33 @@ class Lengths:
         thin = max(1, round(steps / (per_cycle * cycles)))
         return cls(batch_size, before[0], 0, thin, per_cycle * cycles, per_cycle * thin)
 
+    def shortened(self, share: float) -> "Lengths":
+        """With this share of the steps that are sampled: as many draws, closer together, or fewer cycles.
+
+        As many, so that the run shares the program of a run of the whole length, as the period of a cycle is
+        compiled in and the room for draws is.
+        """
+        if not self.period and self.thin > 1:
+            return replace(self, thin=round(share * self.thin))
+        per_cycle = self.period // self.thin or 1
+        return replace(self, draws=per_cycle * max(1, round(share * self.draws / per_cycle)))
+
     def selected(self) -> np.ndarray:
         """The draws to be used: all, or those of the second half of every cycle."""
         numbers = np.arange(1, self.draws + 1) * self.thin
         return (
             np.full(self.draws, True) if not self.period else (numbers - 1) % self.period >= self.period / 2
         )
+
+
+class Fit(NamedTuple):
+    """What a warm start and the run after it share; `size`: the number of rows that their steps are for."""
+
+    data: dict[str, np.ndarray]
+    settings: StepSettings
+    lengths: Lengths
+    chosen: PyTree[bool]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -165,27 +186,56 @@ class NetworkPosterior:
             )
         return trace
 
-    def warm_started(
-        self,
-        data: dict[str, np.ndarray],
-        settings: StepSettings,
-        positions: PyTree[Array],
-        lengths: Lengths,
-    ) -> PyTree[Array]:
+    def started(self, fit: Fit) -> tuple[PyTree[Array], PyTree[Array]]:
+        """Theta of every chain after the warm start, and the weights that are not chosen."""
+        positions = self.start()
+        chains = jax.tree.leaves(positions)[0].shape[0]
+        is_part = not all(jax.tree.leaves(fit.chosen))
+        if is_part:  # the fixed weights are those of one warm start
+            positions = jax.tree.map(lambda x: x[:1], positions)
+        if fit.lengths.warm_start:
+            positions = self.warm_started(fit, positions)
+        weights, rest = eqx.partition(positions["weights"], fit.chosen)
+        fixed = jax.tree.map(lambda x: x[0], rest)
+        positions = {**positions, "weights": weights}
+        if is_part:
+            positions = jax.tree.map(lambda x: np.repeat(x, chains, axis=0), positions)
+        return positions, fixed
+
+    def sampled(
+        self, fit: Fit, positions: PyTree[Array], fixed: PyTree[Array], temperature: float, seed: int
+    ) -> Trace:
+        """The run from these positions on."""
+        lengths = fit.lengths
+        curvature = self.curvature(fit.data["x"], positions, fixed)
+        return self.run(
+            self.target(fit.data, fit.chosen, fixed),
+            fit.settings.make(fit.size, curvature, lengths.period),
+            positions,
+            batch_size=lengths.batch_size,
+            temperature=temperature,
+            burn_in=lengths.burn_in,
+            steps=lengths.thin * lengths.draws,
+            thin=lengths.thin,
+            seed=seed,
+        )
+
+    def warm_started(self, fit: Fit, positions: PyTree[Array]) -> PyTree[Array]:
         """Theta of every chain after SGD with momentum: SGHMC at temperature 0.
 
         A noise that is to be learned is 1 until then, for least squares, and the residuals give its start:
         were it learned by SGD too, the curvature would rise on the way.
         """
+        data, lengths = fit.data, fit.lengths
         if "log_noise" in positions:
             known = replace(self, noise_scale=np.ones(self.outputs, np.float32))
             weights = {"weights": positions["weights"]}
-            theta = known.warm_started(data, settings, weights, lengths)
+            theta = known.warm_started(fit, weights)
             return {**theta, "log_noise": _log_residuals(self.network.apply, theta["weights"], data)}
         everything = jax.tree.map(lambda _: True, self.scales)
         nothing = jax.tree.map(lambda _: None, self.scales)
         target = self.target(data, everything, nothing)
-        sampler = settings.warm_start(target.size, self.curvature(data["x"]), lengths.warm_start)
+        sampler = fit.settings.warm_start(fit.size, self.curvature(data["x"]), lengths.warm_start)
         # One draw, the last: its whole way would be stored otherwise.
         trace = self.run(
             target,
