@@ -14,6 +14,8 @@ pytestmark = pytest.mark.dependencies  # which operations XLA can write in a ker
 X = np.linspace(-1.0, 2.0, 10, dtype=np.float32)
 S = np.float32(np.eye(5) + 0.1 * np.arange(25).reshape(5, 5) % 0.7)
 S = S @ S.T
+# Wider than a vector of the processor, and no multiple of it.
+W = np.float32(9 * np.eye(9) + np.cos(np.arange(81)).reshape(9, 9))
 INDEX = np.array([0, 3, 3, 9, -2], np.int32)
 
 
@@ -32,6 +34,12 @@ FITS = {
     "in a loop": looped(lambda x: x.at[INDEX].add(0.1 * x[:5])),
     "gradient of Cholesky": jax.grad(
         lambda x: jnp.sum(jnp.linalg.cholesky(S + jnp.diag(x[:5] ** 2)) @ x[5:])
+    ),
+    "gradient of a wider Cholesky": jax.grad(
+        lambda x: jnp.sum(jnp.linalg.cholesky(W @ W.T + jnp.diag(x[:9] ** 2)) @ x[1:])
+    ),
+    "wider systems": lambda x: jax.scipy.linalg.solve_triangular(
+        np.where(np.tri(9, k=-1) == 1, np.float32(np.nan), W), jnp.outer(x[1:], x), trans=1
     ),
     "no Cholesky factor": lambda x: jnp.linalg.cholesky(S - 9 * jnp.eye(5, dtype=S.dtype)),
     "product of matrices": lambda x: jnp.outer(x, x) @ jnp.outer(x, 1 + x),
@@ -103,6 +111,15 @@ def test_a_kernel_computes_what_its_function_does():
     for got, wanted in zip(jax.tree.leaves(kernel), jax.tree.leaves(plain), strict=True):
         assert got.dtype == wanted.dtype
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+def test_matrices_of_whole_vectors_are_multiplied_in_a_kernel():
+    """A sum of products of such sizes is a kind of kernel that XLA does not write inside another."""
+    function = looped(lambda a: a @ a.T / 16)
+    a = np.cos(np.arange(256, dtype=np.float32)).reshape(16, 16)
+    kernel = jax.jit(lambda a: one_kernel(function, a, most=10**6))
+    np.testing.assert_allclose(kernel(a), function(a), rtol=1e-4, atol=1e-5)
 
 
 @needs_kernels

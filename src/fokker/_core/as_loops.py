@@ -27,6 +27,9 @@ INLINED = {
     "remat": "jaxpr",
 }
 
+# Numbers of single precision in a vector of the processor.
+_VECTOR = 8
+
 
 def inner(equation: Any) -> list[Any]:
     """The traced functions that an operation has inside."""
@@ -168,15 +171,15 @@ def _work_of_scatter(equation: Any) -> int | None:
 def _cholesky(equation: Any, a: Array) -> Array:
     """L with LLᵀ = a, column by column; all NaN where there is none, as of LAPACK's."""
     n = a.shape[0]
+    # The rows of Lᵀ, so that a column is a sum of rows: no vector unit adds up what stands in one vector.
+    columns = _widened(a.T)
 
     def column(j: Array, L: Array) -> Array:
-        row = jax.lax.dynamic_index_in_dim(L, j, keepdims=False)
-        rest = jax.lax.dynamic_index_in_dim(a, j, 1, keepdims=False) - L @ row
-        pivot = jnp.sqrt(jax.lax.dynamic_index_in_dim(rest, j, keepdims=False))
-        values = jnp.where(jnp.arange(n) >= j, rest / pivot, 0)
-        return jax.lax.dynamic_update_index_in_dim(L, values, j, 1)
+        rest = _row(columns, j) - jax.lax.dynamic_index_in_dim(L, j, 1, keepdims=False) @ L
+        values = jnp.where(jnp.arange(rest.size) >= j, rest / jnp.sqrt(_row(rest, j)), 0)
+        return jax.lax.dynamic_update_index_in_dim(L, values, j, 0)
 
-    L = jax.lax.fori_loop(0, n, column, jnp.zeros_like(a))
+    L = jax.lax.fori_loop(0, n, column, jnp.zeros_like(columns)).T[:n]
     return jnp.where(jnp.all(jnp.diagonal(L) > 0), L, jnp.nan)
 
 
@@ -187,23 +190,38 @@ def _triangular_solve(equation: Any, a: Array, b: Array) -> Array:
     if parameters["transpose_a"] == is_left:
         a, is_lower = a.T, not is_lower
     b = b if is_left else b.T
-    n = a.shape[0]
+    (n, m), of_rows = b.shape, jnp.arange(a.shape[0])
+    first, second = of_rows[:, None], of_rows[None, :]
+    # The other triangle may hold anything.
+    known = jnp.where(first > second if is_lower else first < second, a, 0)
+    b, pivots = _widened(b), jnp.diagonal(a)
 
     def row(k: Array, x: Array) -> Array:
         i = k if is_lower else n - 1 - k
-        known = jnp.arange(n) < i if is_lower else jnp.arange(n) > i
-        line = jax.lax.dynamic_index_in_dim(a, i, keepdims=False)
-        rest = jax.lax.dynamic_index_in_dim(b, i, keepdims=False) - jnp.where(known, line, 0) @ x
+        rest = _row(b, i) - _row(known, i) @ x
         if not parameters["unit_diagonal"]:
-            rest = rest / jax.lax.dynamic_index_in_dim(line, i, keepdims=False)
+            rest = rest / _row(pivots, i)
         return jax.lax.dynamic_update_index_in_dim(x, rest, i, 0)
 
-    x = jax.lax.fori_loop(0, n, row, jnp.zeros_like(b))
+    x = jax.lax.fori_loop(0, n, row, jnp.zeros_like(b))[:, :m]
     return x if is_left else x.T
 
 
+def _row(x: Array, i: Array) -> Array:
+    return jax.lax.dynamic_index_in_dim(x, i, keepdims=False)
+
+
+def _widened(x: Array) -> Array:
+    """A matrix of a loop with columns of zeros up to whole vectors of the processor.
+
+    XLA computes what is left over of a row number by number: of 15 columns that is most of the time.
+    """
+    n, m = x.shape
+    return jnp.pad(x, ((0, 0), (0, -m % _VECTOR))) if n >= _VECTOR else x
+
+
 def _product(equation: Any, a: Array, b: Array) -> Array:
-    """A product of matrices as a sum of products; of a matrix and a vector as it is."""
+    """A product of matrices row by row, of many as a sum of products; of a matrix and a vector as it is."""
     (of_a, of_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
     if _is_of_vector(equation):
         return equation.primitive.bind(a, b, **equation.params)
@@ -211,10 +229,30 @@ def _product(equation: Any, a: Array, b: Array) -> Array:
     free_b = [axis for axis in range(b.ndim) if axis not in (*of_b, *batch_b)]
     shape = [a.shape[axis] for axis in (*batch_a, *free_a)] + [b.shape[axis] for axis in free_b]
     batch, shared = math.prod(a.shape[axis] for axis in batch_a), math.prod(a.shape[axis] for axis in of_a)
-    a = a.transpose(*batch_a, *free_a, *of_a).reshape(batch, -1, 1, shared)
-    b = b.transpose(*batch_b, *free_b, *of_b).reshape(batch, 1, -1, shared)
     wide = equation.outvars[0].aval.dtype
-    return jnp.sum(a.astype(wide) * b.astype(wide), axis=-1).reshape(shape)
+    a = a.transpose(*batch_a, *free_a, *of_a).reshape(batch, -1, shared).astype(wide)
+    b = b.transpose(*batch_b, *free_b, *of_b).reshape(batch, -1, shared).astype(wide)
+    if batch == 1:
+        return _product_of_two(a[0], b[0]).reshape(shape)
+    return jnp.sum(a[:, :, None] * b[:, None], axis=-1).reshape(shape)
+
+
+def _product_of_two(a: Array, b: Array) -> Array:
+    """a bᵀ by a pass for each row of the smaller.
+
+    As a sum of products it is up to six times as slow, and of sizes of whole vectors XLA does not write it.
+    """
+    if len(a) > len(b):
+        return _product_of_two(b, a).T
+    n, m = len(a), len(b)
+    if n < _VECTOR:  # as they are stored: few passes do not repay a copy
+        return jnp.stack([b @ row for row in a])
+    b = _widened(b.T)
+
+    def row(i: Array, out: Array) -> Array:
+        return jax.lax.dynamic_update_index_in_dim(out, _row(a, i) @ b, i, 0)
+
+    return jax.lax.fori_loop(0, n, row, jnp.zeros((n, b.shape[1]), a.dtype))[:, :m]
 
 
 def _is_of_vector(equation: Any) -> bool:
