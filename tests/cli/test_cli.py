@@ -4,7 +4,6 @@ import functools
 import io
 import json
 import re
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import NoneType, SimpleNamespace
@@ -48,21 +47,6 @@ def samplers(tmp_path):
     path = tmp_path / "samplers.py"
     path.write_text(SAMPLERS)
     return path
-
-
-@pytest.fixture
-def fokker(monkeypatch, capsys):
-    # Under `python -m pytest` Click would take pytest for the name of the command.
-    monkeypatch.setattr(sys.modules["__main__"], "__package__", None, raising=False)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fokker", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        printed = capsys.readouterr()
-        return stop.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 def _raise(error):

@@ -21,7 +21,6 @@ import pytest
 from typer.testing import CliRunner
 
 import fokker as fk
-from fokker import cli
 from fokker._core.lock import Holder, holder_of, is_held
 from fokker.cli import app, call, execution, stored
 from fokker.cli.help import joined
@@ -52,7 +51,8 @@ CITIES = ("Oslo", "Paris", "Rome")
 
 
 @pytest.fixture
-def fokker(monkeypatch, capsys, tmp_path):
+def fokker(fokker, monkeypatch, tmp_path):
+    command = fokker
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(MODEL)
     rng = np.random.default_rng(0)
@@ -64,12 +64,9 @@ def fokker(monkeypatch, capsys, tmp_path):
     def run(*arguments, report=False):
         # A summary takes longer than all the rest.
         write = WRITE_REPORT if report else lambda *given: True
-        monkeypatch.setattr(sys, "argv", ["fokker", *map(str, arguments)])
         monkeypatch.setattr("fokker.cli.execution.write_report_of", write)
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        printed = capsys.readouterr()
-        return stop.value.code or 0, printed.out, " ".join(printed.err.split())
+        code, printed, errors = command(*arguments)
+        return code, printed, " ".join(errors.split())
 
     return run
 

@@ -331,6 +331,10 @@ def test_saved_from_memory(tmp_path, right):
         right.save(tmp_path / "saved")
     with pytest.raises(ValueError, match="saved trace"):
         run(tmp_path / "saved")
+    file = tmp_path / "model.py"
+    file.write_text("")
+    with pytest.raises(ValueError, match=r"model.py is a file, and a run is a folder"):
+        fk.open(file)
     with pytest.raises(FileNotFoundError, match="has no run in it"):
         fk.open(tmp_path)
 

@@ -118,7 +118,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     try:
         paths = (folder / CHECKPOINT, folder / PREVIOUS)
         checkpoint = Checkpoint(*read_latest(paths, KIND, VERSION, partial(_check, folder)))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        if folder.is_file():
+            raise ValueError(f"{folder} is a file, and a run is a folder: give that of a run.") from None
         problem = f"{folder} has no run in it" if folder.exists() else f"there is no folder {folder}"
         raise FileNotFoundError(f"{problem}: sample with out={str(folder)!r} to make one.") from None
     settings = checkpoint.description["settings"]
