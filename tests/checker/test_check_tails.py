@@ -157,6 +157,7 @@ def test_a_strong_flux_around_the_origin_is_no_escape(H, strength):
     assert find_escape(problem, evaluate, points, evaluate.energy(points), 1e-10, generator) is None
 
 
+@pytest.mark.slow
 def test_what_noise_does_not_reach_is_conserved():
     plane = {"theta": jnp.zeros(2)}
     along = reach(langevin(gauss, Dense(jnp.array([[4.0, 2.0], [2.0, 1.0]])))(), plane)

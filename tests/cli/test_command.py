@@ -426,6 +426,7 @@ def test_the_title_of_a_report_names_the_file_and_how_the_sampler_was_chosen(fok
     assert titles == ["model.py, sampler chosen automatically", "model.py by sgld"]
 
 
+@pytest.mark.slow
 def test_the_full_verdict_of_a_finished_run_comes_before_that_of_its_draws(fokker):
     command = ["sample", "model.py", "--data", "table.csv", *RUN[:-1], 20]
     assert fokker(*command, "--out", "run", report=True)[0] == 1

@@ -455,6 +455,7 @@ def test_with_momenta_of_another_mass_they_are_not(name, monkeypatch):
     assert asymmetry(before, after, 4) < 1e-9
 
 
+@pytest.mark.slow
 def test_a_momentum_is_drawn_from_the_kinetic_energy(x64):
     """Its covariance is T M(θ): the root of the inverse of ∂²H/∂r², written out or diagonal."""
     theta, T = jnp.array([0.4, -0.3]), 1.7
@@ -715,6 +716,7 @@ def test_a_number_of_steps_that_is_none_is_refused(number):
         corrections.Metropolis(number)
 
 
+@pytest.mark.slow
 def test_a_schedule_that_turns_negative_stops_trajectories_too():
     dynamics = fk.dynamics.hamiltonian_flow(BENT.potential)
     schedule = lambda t: jnp.where(t < 12, 0.1, -0.1)  # noqa: E731

@@ -71,6 +71,7 @@ def test_heavy_tails_constants_and_chains_that_started_there_are_none(seed):
         assert not findings(x)
 
 
+@pytest.mark.slow
 def test_a_run_from_far_away_says_so_and_not_that_its_tails_are_heavy():
     """Negative control: with the burn-in that it asks for nothing is said of either."""
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)

@@ -294,6 +294,7 @@ def test_theorem_1_holds_for_every_D_and_Q_and_for_nothing_near_it(name, seed):
             assert float(jnp.max(found[mistake])) > 1e-4, mistake
 
 
+@pytest.mark.slow
 def test_the_mistakes_that_are_looked_for_do_occur():
     """The conditions in the test above are not all false."""
     for name in CASES:

@@ -357,6 +357,7 @@ def test_a_trajectory_ends_where_the_step_does(name: str) -> None:
     assert rejected < 12
 
 
+@pytest.mark.slow
 def test_what_a_metropolis_step_tells() -> None:
     sampler = samplers.mala(1.2, "identity").on(Density(TARGETS["normal-2d"].log_density))
     state = sampler.init(jnp.array([2.0, -1.0]), key=jax.random.key(0))

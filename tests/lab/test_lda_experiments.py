@@ -93,6 +93,7 @@ def test_claims_say_what_the_numbers_do(wikipedia: tuple[Result, Path]) -> None:
         assert ties.holds == (ties.numbers["SGRHMC / SGRLD"] <= 1.01)
 
 
+@pytest.mark.slow
 def test_search_puts_what_diverges_last(stream: DocumentStream) -> None:
     good, bad = (TopicSetting("sgrhmc", 0.01, 0.1, h, friction=1e-3) for h in (0.01, 1e3))
     assert follow(stream, bad, 0) is None

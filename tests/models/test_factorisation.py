@@ -559,6 +559,7 @@ def test_unknown_identifiers_are_refused_with_the_nearest(fitted):
         fk.models.Factorisation(2).predict([1], [1])
 
 
+@pytest.mark.slow
 def test_a_chain_that_diverges_says_so(fitted):
     settings = {**MINIBATCHES, "passes": 3, "burn_in": 2, "step_size": 5.0}
     model = fk.models.Factorisation(2, **settings, progress=False)

@@ -432,6 +432,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         fk.models.LDA(3).save(tmp_path / "y.npz")
 
 
+@pytest.mark.slow
 def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     prior = {"topic_word_prior": 0.05, "doc_topic_prior": 0.2}
     curve = fk.models.LDA(5, **prior, passes=4, start_documents=0, **QUICK).fit(counts).perplexity_curve_

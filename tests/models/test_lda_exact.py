@@ -300,6 +300,7 @@ def test_sweeps_are_divided_where_that_pays():
     assert [num_blocks(*corpus) for corpus in corpora] == [1, 8, 8, 32]
 
 
+@pytest.mark.slow
 def test_threads_change_no_bit_of_divided_sweeps(monkeypatch):
     divide(monkeypatch, 4)
     rng = np.random.default_rng(2)
@@ -345,6 +346,7 @@ def test_the_threads_of_a_chain_sweep_at_the_end_of_its_pass(monkeypatch):
 
 
 # Of five blocks two have none of the three words, and two groups no document.
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 2, 5])
 def test_collapsed_sweeps_have_the_distribution_of_all_assignments(monkeypatch, blocks):
     """z of the tiny documents, by their enumerated posterior; the control has half of the α."""

@@ -76,6 +76,7 @@ def corpus(count=37, words=60, seed=0):
     return Documents.from_matrix(matrix), rng.gamma(0.3, 1, (words, 20)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_nothing(threads):
     documents, beta = corpus()

@@ -258,6 +258,7 @@ def test_many_documents_at_once_agree_with_enumeration(case):
     assert in_jax(case) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_with_theta_in_place_of_beta_many_documents_are_found_wrong():
     assert in_jax("asymmetric", THETA) < CLEAR
 
@@ -397,6 +398,7 @@ def test_minibatches_of_like_size_are_compiled_for_once():
     assert compiled[0] == compiled[-1]
 
 
+@pytest.mark.slow
 def test_double_precision_elsewhere_changes_nothing(x64):
     *documents, beta = corpus()
     double = gibbs_jax.topic_counts(jax.random.key(4), *documents, beta, 0.1, 3, 1)

@@ -35,6 +35,7 @@ def library_step(theta, r, counts, h, noise):
     return moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("h", [0.3, 0.02])
 def test_a_step_is_that_of_the_recipe(h, x64):
     rng = np.random.default_rng(0)

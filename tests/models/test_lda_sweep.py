@@ -61,6 +61,7 @@ def test_a_sweep_compares_its_runs(swept):
     assert out.count("documents held out") == 2
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_where_it_stopped(swept, corpus, words, tmp_path):  # noqa: F811
     folder = tmp_path / "copy"
     shutil.copytree(swept[0], folder)

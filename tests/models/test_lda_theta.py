@@ -73,6 +73,7 @@ def test_the_posterior_given_counts_is_kept(sampler, h, steps):
     assert worst(settled(sampler, h, steps)) < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "h"), [("sgld", 2e-3), ("sghmc", 0.02)])
 def test_without_a_metric_it_is_kept_where_the_density_is_smooth_at_zero(sampler, h):
     counts = np.array([6.0, 4.0, 3.0, 5.0])
@@ -111,6 +112,7 @@ def test_mistakes_in_the_dynamics_are_found(monkeypatch, compiled_anew, mistake)
     assert worst(settled("sgrld", 0.004, 100)) > 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "h"), [("sgld", 2e-3), ("sghmc", 0.02)])
 def test_doubled_noise_is_found_without_a_metric(monkeypatch, compiled_anew, sampler, h):
     breaking(monkeypatch, "noise doubled")

@@ -67,6 +67,7 @@ def overlap(trends):
     return trends.low[trends.has_interval].max(0) <= trends.high[trends.has_interval].min(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "draws", "per"), [(5, 4, "words"), (20, 1, "documents")])
 def test_random_groups_seldom_have_a_topic_that_differs_clearly(groups, draws, per):
     # Of 60 runs 6 have one, with a standard error of 2.3: 15 are four of them more. Intervals that do not
@@ -149,6 +150,7 @@ def test_intervals_of_sampled_documents_contain_the_mean_of_all(size):
     assert np.mean(inside) == pytest.approx(0.9, abs=0.05)
 
 
+@pytest.mark.slow
 def test_intervals_of_few_documents_are_not_given_or_said_to_be_too_narrow():
     """What the note says of groups of 5 and 10 documents is so."""
     # The standard errors of these coverages are 0.011, those of the note 0.005: 0.05 is four of both, so that

@@ -220,6 +220,7 @@ def test_true_values_rank_uniformly_among_the_draws_of_a_network(name):
     assert min(found.values()) > FALSE_ALARM, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_a_prior_that_is_narrow_by_two_thirds_is_found(name):
     found = p_values(name, prior_factor=1.5)

@@ -1011,6 +1011,7 @@ def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
     assert [len(fold) for fold in predicted] == [20, 20, 20, 20]
 
 
+@pytest.mark.slow
 def test_a_chain_has_the_posterior_given_the_rows_that_it_fits(x64):
     """By a pass over all rows, and over a batch; where it is not known which chain it is, of rows of all."""
     made = problem("categorical", 2)
@@ -1123,6 +1124,7 @@ def test_a_fit_with_other_numbers_compiles_no_steps(monkeypatch):
     assert steps_of[1] == pytest.approx((0.01 / 60) ** 0.5) != steps_of[0]
 
 
+@pytest.mark.slow
 def test_an_interrupted_calibration_keeps_the_draws(monkeypatch, foreground):
     """Ctrl-C while the first fold is sampled: its run returns the draws that it has, and is not used."""
     run, traces = NetworkPosterior.run, []

@@ -211,6 +211,7 @@ def test_blocks_of_a_wrong_size_are_refused():
         fk.sample(in_memory(), SGLD, batches=BlockBatches(N, 6, 100), **RUN)
 
 
+@pytest.mark.slow
 def test_sums_over_all_the_data_are_taken_block_by_block(mapped, monkeypatch):
     monkeypatch.setattr(posterior, "_BYTES", 16_000)  # 1000 rows
     theta = jnp.arange(3.0)
@@ -246,6 +247,7 @@ def test_a_run_from_a_file_goes_on_in_its_folder(mapped, tmp_path):
         fk.sample(target_of({"x": tmp_path / "x.npy", "y": Y}), SGLD, out=tmp_path / "run", **run)
 
 
+@pytest.mark.slow
 def test_a_value_that_is_not_finite_stops_the_run_and_is_named(tmp_path, monkeypatch):
     wrong = X[:60].copy()
     wrong[57, 1] = np.nan

@@ -53,6 +53,7 @@ def scale(monkeypatch):
     return lambda value: monkeypatch.setitem(globals(), "SCALE", value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "sampler"),
     [
@@ -70,6 +71,7 @@ def test_a_global_that_changed_is_read_anew(sampler, make, scale):
     assert spread(make(), sampler) == before  # to the bit
 
 
+@pytest.mark.slow
 def test_a_prediction_is_by_the_present_value_of_a_global(monkeypatch, scale):
     """Of a function that is given, and of the likelihood of the target, as its function is now."""
     data = jnp.linspace(-1, 1, 5)

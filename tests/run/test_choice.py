@@ -112,6 +112,7 @@ def test_minibatches_are_taken_around_the_mode_in_the_units_of_its_curvature():
     assert choice(target, jnp.zeros(2), batch_size=20, gradient=own).options.gradient is own
 
 
+@pytest.mark.slow
 def test_starts_of_ones_own_stay_so_that_a_second_mode_is_seen():
     """Draws around one mode would agree with each other, and R-hat could not see another."""
     target = fk.Posterior(
@@ -129,6 +130,7 @@ def test_starts_of_ones_own_stay_so_that_a_second_mode_is_seen():
     assert choice(target, function, batch_size=20).options.init is function
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_for_more_steps_keeps_the_burn_in_that_was_chosen_for_it(tmp_path):
     target, starts = regression(), fk.PerChain(jnp.ones((2, 2)))
     options = {"batch_size": 20, "burn_in": 7, "steps": 14, "chains": 2, "progress": False}

@@ -278,6 +278,7 @@ def rounded_steps():
     return found, types
 
 
+@pytest.mark.slow
 def test_a_step_is_that_of_single_precision_averaged_over_the_roundings():
     """Rounded to the nearest it would be off by up to 2⁻⁹."""
     steps, types = rounded_steps()

@@ -68,6 +68,7 @@ def hierarchy_draws():
     }
 
 
+@pytest.mark.slow
 def test_detailed_balance_of_a_random_scan_and_not_of_a_sweep():
     """False alarm 1e-6; a sweep keeps the target but not detailed balance: the negative control."""
 

@@ -57,6 +57,7 @@ def test_what_settings_say_holds_by_all_checks(known):
     OfDynamics.check_start(known, THETA, KEY)
 
 
+@pytest.mark.slow
 def test_settings_that_say_enough_are_positive_numbers_and_no_drift_is_then_computed(monkeypatch):
     assert [may_start(x, THETA) for x in KNOWN] == [True] * len(KNOWN)
     assert [may_start(x, THETA) for x in UNKNOWN] == [False] * len(UNKNOWN)

@@ -472,6 +472,7 @@ def test_an_adjusted_step_is_the_path_written_out(name):
     assert info.energy is None  # that of a Hamiltonian, which has a kinetic part
 
 
+@pytest.mark.slow
 def test_a_path_finished_by_the_sampler_has_its_refreshments():
     """`finish` is all its moves, with the noise between them that a correction does not know."""
     sampler = samplers.mclmc(0.3, 1.5, adjusted=True, integrator="leapfrog").on(NORMAL_TREE)

@@ -131,6 +131,7 @@ def by_hand(sampler, steps):
     return jax.jit(jax.vmap(chain))(keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [Moving(0.1), Energetic(0.1), Moving(lambda t: 0.1 / (1 + t))])
 def test_trajectories_need_no_statistics_and_take_a_schedule(sampler):
     trace = fk.sample(NORMAL, sampler, steps=12, **SHORT)
@@ -158,6 +159,7 @@ def test_what_a_sampler_of_trajectories_records_is_stored():
     np.testing.assert_allclose(trace.sample_stats["energy"], U, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_schedule_of_trajectories_goes_on_over_blocks_and_a_resume():
     sampler = Moving(lambda t: 0.1 / (1 + t))
     in_blocks = fk.sample(NORMAL, sampler, steps=12, chunk=5, **SHORT)
@@ -227,6 +229,7 @@ def test_warm_up_learns_the_step_size_of_ones_own_trajectories():
     assert set(np.unique(trace.sample_stats["num_integration_steps"])) == set(range(1, 9))
 
 
+@pytest.mark.slow
 def test_the_first_step_size_of_a_chain_does_not_depend_on_how_long_others_move():
     """A chain whose trajectory ends early does not end the search of those that are still moving."""
     keys = jax.random.split(jax.random.key(3), 4)

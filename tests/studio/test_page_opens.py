@@ -37,6 +37,7 @@ def opened(page, served, panel=SGLD, run=FEW):
     return panel
 
 
+@pytest.mark.slow
 def test_the_page_opens_runs_and_names_a_malformed_formula(page, served):
     panel = opened(page, served)
     page.get_by_role("button", name="Run", exact=True).click()
@@ -48,6 +49,7 @@ def test_the_page_opens_runs_and_names_a_malformed_formula(page, served):
     assert page.locator("#side .error", has_text="wanted").is_visible()
 
 
+@pytest.mark.slow
 def test_another_sampler_is_chosen_and_its_gamma_dropped(page, served, verdict):
     panel = opened(page, served)
     panel.locator(".verdict.right").wait_for()
@@ -65,6 +67,7 @@ def test_another_sampler_is_chosen_and_its_gamma_dropped(page, served, verdict):
     assert page.get_by_role("button", name="Pause").is_visible()
 
 
+@pytest.mark.slow
 def test_a_dropped_connection_is_said_and_comes_back(page):
     first = Served()
     panel = opened(page, first)
@@ -110,6 +113,7 @@ def test_a_frame_that_comes_after_another_start_is_not_of_it(page, served):
     assert "for frame in range(1):" in page.locator(".program").inner_text()
 
 
+@pytest.mark.slow
 def test_samplers_that_are_added_and_removed_leave_no_listeners(page, served):
     page.add_init_script(
         "window.listeners = 0; const old = document.addEventListener;"

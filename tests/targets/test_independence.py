@@ -87,6 +87,7 @@ def pm():
     return pytest.importorskip("pymc")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["centred", "independent", "batch of the mean"])
 def test_pymc_models_are_looked_at_likewise(pm, kind):
     with pm.Model() as model:

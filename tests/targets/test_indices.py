@@ -54,6 +54,7 @@ def test_it_is_seen_in_one_column_of_several_numbers_per_row():
         validate(pairs, lambda theta, row: -(jnp.sum(theta["a"][row["group"]] - row["y"]) ** 2))
 
 
+@pytest.mark.slow
 def test_a_category_without_rows_needs_an_entry_too():
     texts = np.repeat(["b", "a", "c"], 4)
     data = pd.DataFrame({"y": Y, "group": pd.Categorical(texts, categories=["z", "a", "b", "c"])})

@@ -81,6 +81,7 @@ def test_lkj_densities_of_a_matrix_and_of_its_factor_differ_by_the_jacobian(x64)
     np.testing.assert_allclose(of_factor - of_matrix, logs, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_normal_prior_on_a_plane_is_that_of_independent_normals(x64):
     rule = constraints.zero_sum((0, 1))
     y = jnp.asarray(np.random.default_rng(1).normal(size=(3, 2)))

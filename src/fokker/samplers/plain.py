@@ -278,9 +278,7 @@ class Plain(OfDynamics):
             key, probe_key, momentum_key = split(key, 3)
         dynamics, z, _ = self._enter(state)
         like = self.integrator.noise_like(dynamics, z, self._drift_noise(dynamics, state))
-        probe = None
-        if self.gamma == "estimate":
-            probe = draw_like("two-point", probe_key, jax.eval_shape(lambda: z))
+        probe = _signs(probe_key, z) if self.gamma == "estimate" else None
         momentum_key = momentum_key if self.resample is not None else None
         return StepDraws(draw_like(self.noise, key, like), probe, momentum_key, rounding)
 
@@ -391,6 +389,10 @@ def as_noise_estimate(value: FieldLike | None) -> Field | None:
     if isinstance(value, Mapping):
         return symmetric(value)
     return None if value is None else as_field(value)
+
+
+def _signs(key: Key[Array, ""], z: State) -> State:
+    return draw_like("two-point", key, jax.eval_shape(lambda: z))
 
 
 def _trace(field: Field, z: State) -> Array:
