@@ -269,9 +269,8 @@ class Plain(OfDynamics):
     def draw(self, key: Key[Array, ""], state: SamplerState) -> StepDraws:
         """All the randomness of one step: it depends on the state by its shapes alone."""
         probe_key: Any = None
-        momentum_key = rounding_key = None
-        if any(is_half(x) for x in jax.tree.leaves(state.z)):
-            key, rounding_key = split(key)
+        momentum_key = None
+        key, rounding_key = split(key) if any(map(is_half, jax.tree.leaves(state.z))) else (key, None)
         rounding = draw_rounding(rounding_key, state.z)
         state = state._replace(z=raised(state.z))
         if self.gamma == "estimate" or self.resample is not None:
@@ -279,8 +278,8 @@ class Plain(OfDynamics):
         dynamics, z, _ = self._enter(state)
         like = self.integrator.noise_like(dynamics, z, self._drift_noise(dynamics, state))
         probe = _signs(probe_key, z) if self.gamma == "estimate" else None
-        momentum_key = momentum_key if self.resample is not None else None
-        return StepDraws(draw_like(self.noise, key, like), probe, momentum_key, rounding)
+        own_key = momentum_key if self.resample is not None else None
+        return StepDraws(draw_like(self.noise, key, like), probe, own_key, rounding)
 
     def advance(
         self, draws: StepDraws, state: SamplerState, batch: PyTree[Array] = None, number: Count | None = None
