@@ -94,11 +94,6 @@ class Plain(OfDynamics):
         return self.estimator is not None
 
     @property
-    def gradient_estimator(self) -> Estimator | None:
-        """Its own."""
-        return self.estimator
-
-    @property
     def needs_more_than_gradient(self) -> str:
         """Where it has a target of its own, looks at single data, or takes gradients within a step."""
         if not self.wants_target:

@@ -90,11 +90,6 @@ class PreconditionedSGLD(Sampler):
 
         return langevin(potential, Diagonal(D), temperature=self.temperature)
 
-    @property
-    def gradient_estimator(self) -> Estimator:
-        """Its own."""
-        return self.estimator
-
     def fastest_time(
         self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]
     ) -> float:
