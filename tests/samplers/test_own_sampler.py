@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import fokker as fk
+from affine import PRECISION as AFFINE
+from affine import Gaussian, covariance
 from fokker._core.count import Count
 from fokker._core.random import fold_in_step
 from fokker.batches import Batch
@@ -68,6 +70,12 @@ def test_it_is_checked():
     assert report.verdict == "right"
     unseen = "the bias of larger steps, gradients by minibatches and noise_estimate were not"
     assert unseen in " ".join(report.notes)
+
+
+def test_the_covariance_of_an_affine_step_is_that_of_theta_whatever_else_the_state_has(x64):
+    """By this method theta is exactly right on a Gaussian; its noise w comes after theta in the state."""
+    found = covariance(LeimkuhlerMatthews(0.2), Gaussian(AFFINE), 1.7)
+    np.testing.assert_allclose(found, 1.7 * np.linalg.inv(AFFINE), rtol=1e-12)
 
 
 def test_its_time_scale_is_that_of_the_dynamics_that_it_follows():
