@@ -145,6 +145,20 @@ def test_the_estimator_that_on_keeps_is_used():
 
 
 @pytest.mark.slow
+def test_copies_of_it_exchange_theta_where_it_says_so():
+    class Copied(LeimkuhlerMatthews):
+        replicas_refused = ""
+
+    sampler = fk.samplers.replica_exchange(Copied(0.1), (1.0, 3.0), every=2)
+    trace = fk.sample(NORMAL, sampler, steps=2_000, burn_in=50, **SHORT)
+    # Exact at every step size on a normal target. 4,000 draws, some 10 steps apart: the variances are within
+    # 25 % at four standard errors.
+    variances = np.var(np.asarray(trace.samples), axis=(0, 1))
+    np.testing.assert_allclose(variances * PRECISION, np.ones(2), rtol=0.25)
+    assert np.mean(trace.sample_stats["exchange_rate"]) > 0.2
+
+
+@pytest.mark.slow
 def test_what_an_estimator_remembers_goes_on_with_the_run():
     """saga has a table of gradients, which every step renews."""
     options = {**SHORT, "batch_size": 4, "gradient": fk.gradients.saga()}

@@ -322,6 +322,15 @@ class Sampler(Module):
         return "" if self.noise_estimate is None else "noise_estimate is of noise that is new at every step"
 
     @property
+    def replicas_refused(self) -> str:
+        """Why copies at several temperatures cannot exchange theta, as in `replica_exchange`; else empty.
+
+        They can where another T is another `temperature` alone, and the rest of its `SamplerState` is as good
+        with any theta.
+        """
+        return 'it does not say that copies can exchange their theta (by replicas_refused = "")'
+
+    @property
     def theta_undivided(self) -> str:
         """Why theta cannot be divided among devices; empty where it can."""
         return "with a correction theta is one vector" if self.is_exact else ""

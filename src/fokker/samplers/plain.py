@@ -94,6 +94,11 @@ class Plain(OfDynamics):
         return self.estimator is not None
 
     @property
+    def replicas_refused(self) -> str:
+        """Where it has a temperature of its own."""
+        return "" if self.wants_target else "it was made of dynamics, which have a temperature of their own"
+
+    @property
     def needs_more_than_gradient(self) -> str:
         """Where it has a target of its own, looks at single data, or takes gradients within a step."""
         if not self.wants_target:

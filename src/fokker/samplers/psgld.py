@@ -52,6 +52,7 @@ class PreconditionedSGLD(Sampler):
     name = "psgld"
     takes_batches = True
     batches_undivided = ""
+    replicas_refused = "its preconditioner is learned from the path of a chain, which exchanges break"
     needs_more_than_gradient = (
         "its correction needs Hessian-vector products, and an optimiser is given gradients"
     )
