@@ -510,7 +510,7 @@ def test_what_is_said_to_be_there_can_be_given_by_name():
     listed, _, others = str(caught.value).partition("There are: ")[2].partition("; or 'auto'")
     assert {"sgld", "nuts"} <= set(listed.split(", "))
     for name in listed.split(", "):
-        assert by_name(name)(step_size=0.1).own_step_size == 0.1
+        assert by_name(name)(step_size="auto").is_automatic
     for name in others.partition("NAME(…): ")[2].rstrip(".").split(", "):
         with pytest.raises(ValueError, match=rf"give fk\.samplers\.{name}\("):
             by_name(name)
