@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 import fokker as fk
 from fokker._core.count import no_steps
+from fokker.gradients import Estimator
 from fokker.samplers import Followed, Info, Sampler, SamplerState, TrajectorySampler
 
 
@@ -20,12 +21,14 @@ class LeimkuhlerMatthews(Sampler):
     step_size: Any = "auto"
     target: Any = None
     temperature: Any = 1.0
+    estimator: Estimator = Estimator()  # the plain minibatch gradient
 
     takes_batches = True
     batches_undivided = ""  # nothing but the target looks into a batch
 
     def on(self, target, temperature=1.0, gradient=None):
-        return dataclasses.replace(self, target=target, temperature=temperature)
+        estimator = self.estimator if gradient is None else gradient.on(target)
+        return dataclasses.replace(self, target=target, temperature=temperature, estimator=estimator)
 
     def follows(self, state=None):
         dynamics = fk.dynamics.langevin(self.own_target.potential, temperature=self.temperature)
@@ -33,24 +36,35 @@ class LeimkuhlerMatthews(Sampler):
 
     def init(self, position, *, key=None):
         theta = jax.tree.map(jnp.asarray, position)
-        return SamplerState.first({"theta": theta, "w": noise_like(key, theta)})
+        state = SamplerState.first({"theta": theta, "w": noise_like(key, theta)})
+        return remembering(state, self.estimator.init(self.own_target, theta))
 
     def draw(self, key, state):
         return noise_like(key, state.position)
 
     def advance(self, draws, state, batch=None, number=None):
-        target, h, theta = self.own_target, self.step_size, state.position
-        potential = target.potential if batch is None else lambda x: target.minibatch_potential(x, batch)
-        gradient, scale = jax.grad(potential)(theta), jnp.sqrt(h * self.temperature / 2)
+        target, h, theta, memory = self.own_target, self.step_size, state.position, state.memory.estimator
+        if batch is None:
+            gradient = jax.grad(target.potential)(theta)
+        else:
+            gradient = self.estimator.gradient(target, memory, theta, batch)
+            number = state.step if number is None else number
+            memory = self.estimator.update(target, memory, theta, batch, number)
+        scale = jnp.sqrt(h * self.temperature / 2)
         move = lambda x, g, w, v: x - h * g + scale * (w + v)  # noqa: E731
         theta = jax.tree.map(move, theta, gradient, state.z["w"], draws)
         is_finite = jnp.all(jnp.isfinite(ravel_pytree(theta)[0]))
-        return SamplerState({"theta": theta, "w": draws}, state.step + 1), Info(is_finite)
+        state = state._replace(z={"theta": theta, "w": draws}, step=state.step + 1)
+        return remembering(state, memory), Info(is_finite)
 
 
 def noise_like(key, theta):
     vector, rebuild = ravel_pytree(theta)
     return rebuild(jax.random.normal(key, vector.shape, vector.dtype))
+
+
+def remembering(state, memory):
+    return state._replace(memory=state.memory._replace(estimator=memory))
 
 
 # The example of docs/own_sampler.md.
@@ -169,6 +183,12 @@ class Reporting(Unadjusted):
         x += jnp.sqrt(2 * self.step_size * self.temperature) * draws[0]
         info = Info(jnp.all(jnp.isfinite(x)), energy=U(x, batch), tree_depth=jnp.int32(len(batch)))
         return SamplerState({"theta": x}, state.step + 1), info
+
+
+class FixedEstimator(Reporting):
+    """The same, with an estimator of its own that `on` cannot change."""
+
+    estimator: Any = Estimator()
 
 
 class ExactInName(Reporting):

@@ -137,7 +137,9 @@ def __getattr__(name: str) -> Any:
 
         value = version("fokker")
     else:
-        raise AttributeError(f"module 'fokker' has no attribute {name!r}")
+        from fokker._core.names import no_attribute
+
+        raise no_attribute(__name__, name, __all__)
     globals()[name] = value  # found at once the next time
     return value
 

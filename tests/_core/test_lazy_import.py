@@ -2,8 +2,10 @@
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
+import traceback
 
 import pytest
 
@@ -28,10 +30,32 @@ def test_a_wrong_name_is_an_attribute_error():
         from fokker import smaple  # noqa: F401
 
 
-def test_a_misspelt_sampler_is_named():
-    with pytest.raises(AttributeError, match=r"fk\.samplers has no 'sghcm'.*sghmc"):
-        _ = fk.samplers.sghcm
-    assert not hasattr(fk.samplers, "hamiltonian_monte_carlo")
+def test_a_misspelt_name_of_a_module_is_told_the_one_that_was_meant():
+    for module, name, meant in (
+        ("fokker", "Sample", "sample"),
+        ("fokker.samplers", "sghcm", "sghmc"),
+        ("fokker.samplers", "Nuts", "nuts"),
+        ("fokker.models", "Netwrk", "Network"),
+        ("fokker.datasets", "read_rating", "read_ratings"),
+        ("fokker.rows", "Strem", "Stream"),
+    ):
+        words = rf"^module '{re.escape(module)}' has no attribute '{name}'\. Did you mean '{meant}'\?$"
+        with pytest.raises(AttributeError, match=words) as caught:
+            getattr(importlib.import_module(module), name)
+        # Python's own hint, which a traceback would add, is not there beside it.
+        assert "".join(traceback.format_exception_only(caught.value)).count("Did you mean") == 1
+    with pytest.raises(AttributeError, match=r"has no attribute 'hamiltonian_monte_carlo'$"):
+        _ = fk.samplers.hamiltonian_monte_carlo
+    with pytest.raises(AttributeError, match=r"has no attribute '__names__'$"):
+        _ = fk.samplers.__names__
+
+
+@pytest.mark.slow
+def test_a_misspelt_name_imports_nothing():
+    program = "import sys, fokker as fk; print(hasattr(fk, 'Sample'), hasattr(fk.models, 'LAD'))"
+    program += "; print('jax' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
+    assert found.split() == ["False"] * 3
 
 
 def test_a_misspelt_argument_of_a_sampler_is_named_and_signatures_stay():

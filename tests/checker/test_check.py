@@ -577,6 +577,8 @@ def test_single_precision_constants_do_not_alarm():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"drift": "sgld"}, r"'sgld' is a name of fk.samplers.* as fk\.samplers\.sgld\(…\)\.on\(target\)"),
+        ({"drift": "sgdl"}, "give a fk.Dynamics, or a drift together"),
         ({"drift": lambda z: z}, "give a fk.Dynamics, or a drift together"),
         ({"drift": sghmc(), "diffusion": 1.0}, "has its own"),
         (

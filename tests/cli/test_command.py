@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import fokker as fk
 from fokker._core.lock import Holder, holder_of, is_held
 from fokker.cli import app, call, execution, stored
+from fokker.cli.flags import CommandError
 from fokker.cli.help import joined
 from fokker.cli.settings import parse_settings, read_config
 from fokker.rows import is_source, leaves, opened
@@ -458,6 +459,20 @@ def test_the_choices_of_an_integrator_are_integrators(tmp_path):
         for choice in choices:
             assert isinstance(getattr(fk.integrators, choice)(), fk.integrators.Integrator)
         assert {"Splitting", "SymplecticEuler"} <= set(choices)
+
+
+def test_a_sampler_that_needs_more_than_its_name_is_one_of_the_file(tmp_path):
+    from fokker.cli.model_file import ModelFile
+
+    file = tmp_path / "model.py"
+    made = "s = fk.samplers.sgrld(0.1, fk.fields.Scalar(2.0))\n"
+    file.write_text(MODEL + made)
+    model = ModelFile.load(str(file))
+    words = r"--sampler sgrld: .*Put s = fk\.samplers\.sgrld\(step_size, inverse_metric\) into .*model\.py, "
+    with pytest.raises(CommandError, match=words + "with your settings, and give --sampler s"):
+        model.sampler("sgrld", None, {})
+    assert model.sampler("s", None, {}).name == "sgrld"
+    assert model.sampler("s", 0.3, {}).step_size == 0.3
 
 
 @pytest.mark.parametrize("step_seconds", [1e-4, 1.0])

@@ -16,6 +16,7 @@ from fokker.integrators import Splitting
 from fokker.run.call import Options
 from fokker.run.candidates import _FRICTIONS, _friction_name, _with_friction, candidates_of
 from fokker.samplers._time_scale import largest_curvature
+from fokker.samplers.by_name import by_name
 from interrupted import interrupt_at
 
 pytestmark = pytest.mark.dependencies
@@ -492,9 +493,27 @@ def test_a_step_size_left_open_in_replicas_is_found(monkeypatch):
 
 
 def test_samplers_by_name_are_suggested():
-    for name, words in (("sgdl", "Did you mean 'sgld'"), ("gsgrhmc", "needs step_size, inverse_metric")):
+    cases = {
+        "sgdl": r"Did you mean 'sgld'\? There are: ghmc, .*as fk\.samplers\.NAME\(…\): gibbs, .*recipe",
+        "gsgrhmc": r"cannot be given by its name alone: give fk\.samplers\.gsgrhmc\(step_size, inverse",
+        "slice_sampler": r"cannot be given by its name alone: give fk\.samplers\.slice_sampler\(\)",
+        "recipe": r"cannot be given by its name alone: give fk\.samplers\.recipe\(dynamics, step_size\)",
+    }
+    for name, words in cases.items():
         with pytest.raises(ValueError, match=words):
             fk.sample(NORMAL, name, init=jnp.zeros(2), steps=10, chains=1)
+
+
+def test_what_is_said_to_be_there_can_be_given_by_name():
+    with pytest.raises(ValueError, match="There are: ") as caught:
+        by_name("sgdl")
+    listed, _, others = str(caught.value).partition("There are: ")[2].partition("; or 'auto'")
+    assert {"sgld", "nuts"} <= set(listed.split(", "))
+    for name in listed.split(", "):
+        assert by_name(name)(step_size="auto").is_automatic
+    for name in others.partition("NAME(…): ")[2].rstrip(".").split(", "):
+        with pytest.raises(ValueError, match=rf"give fk\.samplers\.{name}\("):
+            by_name(name)
 
 
 # Windows --------------------------------------------------------------------------------------------------

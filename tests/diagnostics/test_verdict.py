@@ -446,10 +446,20 @@ def test_r_hat_of_antithetic_chains_is_judged_by_their_folded_draws():
 
 
 def test_a_list_for_a_vector_is_named():
-    with pytest.raises(ValueError, match=r"init is a list; for a vector give jnp.array"):
+    with pytest.raises(ValueError, match=r"init is a list; for a vector give jnp\.zeros\(2\)"):
         fk.sample(
             fk.Density(lambda t: -jnp.sum(t**2)), samplers.sgld(0.1), init=[0.0, 0.0], steps=9, chains=1
         )
+
+
+def test_a_list_inside_a_start_is_named():
+    target = fk.Density(lambda p: -jnp.sum((2.0 * p["z"]) ** 2) - jnp.sum(p["layers"][0] ** 2))
+    options = {"steps": 3, "progress": False}
+    for z, array in (([0] * 8, r"jnp\.zeros\(8\)"), ([1.0, 2], r"jnp\.array\(\[1\.0, 2\]\)")):
+        with pytest.raises(ValueError, match=rf"\. init\['z'\] is a list; for a vector give {array}\.$"):
+            fk.sample(target, fk.samplers.sgld(0.1), init={"z": z, "layers": [jnp.ones(2)]}, **options)
+    with pytest.raises(ValueError, match=r"could not be evaluated(?!.*is a list)"):
+        fk.sample(target, fk.samplers.sgld(0.1), init={"z": {}, "layers": [jnp.ones(2)]}, **options)
 
 
 @pytest.mark.slow

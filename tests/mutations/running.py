@@ -729,6 +729,20 @@ MUTATIONS = [
         ("mesh::four_devices_give_the_draws_of_one_and_another_mesh_goes_on",),
     ),
     Mutation(
+        "run/start.py",
+        "type(placed.gradient_estimator) is type(given)",
+        "placed.takes_batches",
+        "a sampler that drops the estimator steps by plain minibatches without a message",
+        ("own_sampler::an_estimator_that_on_drops_is_refused",),
+    ),
+    Mutation(
+        "samplers/psgld.py",
+        "self.estimator.gradient(target, state.memory.estimator, x, batch)",
+        "jax.grad(target.minibatch_potential)(x, batch)",
+        "a named sampler keeps its estimator and steps without it",
+        ("every_sampler::a_step_with_a_batch_is_by_the_estimator_given_or_it_is_refused",),
+    ),
+    Mutation(
         "samplers/contract.py",
         "self.gradient_estimator is None or self.gradient_estimator.reads_all_data",
         "self.gradient_estimator is not None and self.gradient_estimator.reads_all_data",

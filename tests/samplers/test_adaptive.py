@@ -16,6 +16,7 @@ from fokker import samplers
 from fokker.batches import Batch
 from fokker.samplers import SamplerState
 from fokker.samplers.replica_exchange import exchange_log_ratio
+from own_samplers import Unadjusted
 
 pytestmark = pytest.mark.dependencies
 
@@ -422,7 +423,17 @@ def test_exchanges_turn_by_turn_and_only_when_due():
         (lambda: samplers.replica_exchange(samplers.sgld(0.1), (2.0, 4.0)), ValueError, "increasing from 1"),
         (lambda: samplers.replica_exchange(samplers.sgld(0.1), (1.0,)), ValueError, "at least two"),
         (lambda: samplers.replica_exchange(samplers.sgld(0.1), (1.0, 2.0), every=0), ValueError, "every"),
-        (lambda: samplers.replica_exchange(samplers.psgld(0.1), (1.0, 2.0)), TypeError, "named sampler"),
+        (
+            lambda: samplers.replica_exchange(samplers.psgld(0.1), (1.0, 2.0)),
+            TypeError,
+            "cannot copy psgld: its preconditioner is learned from the path",
+        ),
+        (
+            lambda: samplers.replica_exchange(Unadjusted(0.1), (1.0, 2.0)),
+            TypeError,
+            "cannot copy Unadjusted: it does not say that copies can exchange",
+        ),
+        (lambda: samplers.replica_exchange(samplers.sgld, (1.0, 2.0)), TypeError, "not function"),
         (
             lambda: samplers.replica_exchange(samplers.sgld(0.1), (1.0, 2.0)).on(WELLS, 0.0),
             ValueError,

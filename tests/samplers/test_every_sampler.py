@@ -17,6 +17,7 @@ from affine import Gaussian, affine_in, precision_of, stationary, wanted
 from conftest import quick_jit
 from fokker._core import random as _random
 from fokker._core.rounding import raised
+from fokker.gradients import ControlVariates, control_variates
 from fokker.run.record import in_words
 from key_words import Words
 from registry import (
@@ -205,6 +206,29 @@ def test_a_step_takes_a_batch_or_refuses_it(name):
     else:
         with pytest.raises(ValueError, match="no minibatches"):
             sampler.step(jax.random.key(0), state, setting.batch)
+
+
+def test_a_step_with_a_batch_is_by_the_estimator_given_or_it_is_refused(name):
+    """With control variates at theta itself, any batch has the gradient of all the data."""
+    setting, entry = EVERY[name].setting, EVERY[name]
+    sampler, estimator = entry.make(), control_variates(setting.theta)
+    if name == "lazy":
+        with pytest.raises(ValueError, match="takes the plain minibatch gradient"):
+            sampler.on(setting.posterior, 1.0, estimator)
+    if name == "lazy" or not entry.minibatches:  # without batches `fk.sample` refuses any estimator
+        return
+    batch = jax.tree.map(lambda x: 2 * x, setting.batch)  # its gradient is not that of the data
+    key, state = jax.random.key(0), chain(stepped(name).states, 0)
+    plain, other = (sampler.on(setting.posterior, 1.0, gradient) for gradient in (None, estimator))
+    assert isinstance(other.gradient_estimator, ControlVariates)
+
+    def moved():
+        return [one.step(key, state, x)[0] for one, x in ((plain, batch), (other, batch), (other, None))]
+
+    noisy, estimated, exact = (leaves(x) for x in quick_jit(moved)())
+    for x, y in zip(estimated, exact, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+    assert any(np.max(np.abs(x - y)) > 0.01 for x, y in zip(noisy, exact, strict=True))
 
 
 # Keys -------------------------------------------------------------------------------------------------------

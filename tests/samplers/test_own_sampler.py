@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import fokker as fk
+from affine import PRECISION as AFFINE
+from affine import Gaussian, covariance
 from fokker._core.count import Count
 from fokker._core.random import fold_in_step
+from fokker.batches import Batch
 from fokker.run import warmup
 from fokker.run.mesh import devices_of
 from fokker.run.step_plan import BATCHES
@@ -19,6 +22,7 @@ from own_samplers import (
     Counting,
     Energetic,
     ExactInName,
+    FixedEstimator,
     InBatches,
     Learning,
     LeimkuhlerMatthews,
@@ -30,6 +34,7 @@ from own_samplers import (
     Vectorial,
     VectorialStep,
     noise_like,
+    remembering,
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -49,12 +54,13 @@ NORMAL = fk.Density(log_density)
 POSTERIOR = fk.Posterior(log_density, log_likelihood, np.linspace(-1, 2, 60, dtype=np.float32)[:, None])
 
 
-@pytest.mark.parametrize(("sampler", "lines"), [(LeimkuhlerMatthews, 32), (ManyProposals, 36)])
+@pytest.mark.parametrize(("sampler", "lines"), [(LeimkuhlerMatthews, 34), (ManyProposals, 36)])
 def test_it_is_the_example_of_the_documentation_in_about_thirty_lines(sampler, lines):
     source = inspect.getsource(sampler).replace("  # noqa: E731", "")
     text = (DOCS / "own_sampler.md").read_text()
     assert source in text
     assert inspect.getsource(noise_like) in text
+    assert inspect.getsource(remembering) in text
     assert len([line for line in source.splitlines() if line.strip()]) <= lines
 
 
@@ -64,6 +70,12 @@ def test_it_is_checked():
     assert report.verdict == "right"
     unseen = "the bias of larger steps, gradients by minibatches and noise_estimate were not"
     assert unseen in " ".join(report.notes)
+
+
+def test_the_covariance_of_an_affine_step_is_that_of_theta_whatever_else_the_state_has(x64):
+    """By this method theta is exactly right on a Gaussian; its noise w comes after theta in the state."""
+    found = covariance(LeimkuhlerMatthews(0.2), Gaussian(AFFINE), 1.7)
+    np.testing.assert_allclose(found, 1.7 * np.linalg.inv(AFFINE), rtol=1e-12)
 
 
 def test_its_time_scale_is_that_of_the_dynamics_that_it_follows():
@@ -98,6 +110,62 @@ def test_its_runs_are_stored_and_continued_to_the_bit(tmp_path):
 def test_a_sampler_that_says_nothing_is_given_no_batches():
     with pytest.raises(ValueError, match=r"Unadjusted takes no minibatches.*takes_batches = True"):
         fk.sample(POSTERIOR, Unadjusted(1e-3), steps=5, batch_size=4, **SHORT)
+
+
+def test_an_estimator_that_on_drops_is_refused():
+    options = {**SHORT, "steps": 5, "batch_size": 4}
+    estimator = fk.gradients.control_variates(jnp.ones(2))
+    words = (
+        r"Reporting does not use the ControlVariates that was given as gradient: leave gradient out; or let"
+    )
+    with pytest.raises(ValueError, match=words):
+        fk.sample(POSTERIOR, Reporting(1e-3), gradient=estimator, **options)
+    with pytest.raises(ValueError, match="FixedEstimator does not use the SAGA that was given"):
+        fk.sample(POSTERIOR, FixedEstimator(1e-3), gradient=fk.gradients.saga(), **options)
+
+
+def test_the_estimator_that_on_keeps_is_used():
+    """The likelihood is quadratic: with control variates every batch has the gradient of all the data."""
+    theta, batch, key = jnp.ones(2), POSTERIOR.data[:4], jax.random.key(0)
+    estimators = None, fk.gradients.control_variates(jnp.zeros(2)), fk.gradients.saga()
+    placed = [LeimkuhlerMatthews(1e-3).on(POSTERIOR, 1.0, gradient) for gradient in estimators]
+    assert [type(x.gradient_estimator).__name__ for x in placed] == ["Estimator", "ControlVariates", "SAGA"]
+    starts = [sampler.init(theta, key=key) for sampler in placed]
+    whole = placed[0].step(key, starts[0])[0].position
+    rows = Batch(batch, jnp.arange(4))
+    plain, other, saga = (x.step(key, state, rows)[0] for x, state in zip(placed, starts, strict=True))
+    np.testing.assert_allclose(other.position, whole, rtol=1e-5)
+    np.testing.assert_allclose(saga.position, whole, rtol=1e-5)  # its table is of the first position
+    assert np.max(np.abs(plain.position - whole)) > 1e-3
+    # The table is of theta before the step, where it was before.
+    for x, y in zip(jax.tree.leaves(saga.memory), jax.tree.leaves(starts[2].memory), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5)
+    again = placed[2].step(key, saga, rows)[0]
+    assert np.max(np.abs(again.memory.estimator.each - saga.memory.estimator.each)) > 1e-3
+
+
+@pytest.mark.slow
+def test_copies_of_it_exchange_theta_where_it_says_so():
+    class Copied(LeimkuhlerMatthews):
+        replicas_refused = ""
+
+    sampler = fk.samplers.replica_exchange(Copied(0.1), (1.0, 3.0), every=2)
+    trace = fk.sample(NORMAL, sampler, steps=2_000, burn_in=50, **SHORT)
+    # Exact at every step size on a normal target. 4,000 draws, some 10 steps apart: the variances are within
+    # 25 % at four standard errors.
+    variances = np.var(np.asarray(trace.samples), axis=(0, 1))
+    np.testing.assert_allclose(variances * PRECISION, np.ones(2), rtol=0.25)
+    assert np.mean(trace.sample_stats["exchange_rate"]) > 0.2
+
+
+@pytest.mark.slow
+def test_what_an_estimator_remembers_goes_on_with_the_run():
+    """saga has a table of gradients, which every step renews."""
+    options = {**SHORT, "batch_size": 4, "gradient": fk.gradients.saga()}
+    sampler = LeimkuhlerMatthews(1e-3)
+    whole = fk.sample(POSTERIOR, sampler, steps=6, **options)
+    resumed = fk.sample(POSTERIOR, sampler, steps=3, **options).resume(3)
+    np.testing.assert_array_equal(resumed.samples, whole.samples)
 
 
 def test_the_answers_of_a_sampler_that_says_nothing_are_safe():

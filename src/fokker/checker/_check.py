@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from fokker import samplers
 from fokker._core.keys import checked_seed
 from fokker.checker._dynamics import CheckOptions, check_dynamics
 from fokker.checker._inputs import first_state
@@ -89,6 +90,11 @@ def check(
     report.reasons  # ["the drift lacks -D∇H: noise without the friction that balances it"]
     ```
     """
+    if isinstance(drift, str) and drift in samplers.__all__:
+        raise TypeError(
+            f"{drift!r} is a name of fk.samplers: give the sampler itself on its target, with your "
+            f"settings, as fk.samplers.{drift}(…).on(target)."
+        )
     options = CheckOptions(points, number_of_points, exact, explain, periodic, sphere, checked_seed(seed))
     temperature = positive_temperature(temperature)
     if number_of_points is not None and number_of_points < 2:

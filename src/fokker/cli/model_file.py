@@ -216,7 +216,7 @@ class ModelFile:
         """The sampler of that name, in the file or in fk.samplers; a name where all of it is to be found."""
         from fokker.run.choice import AUTO
         from fokker.samplers import Sampler
-        from fokker.samplers.by_name import by_name
+        from fokker.samplers.by_name import by_name, needed_call
         from fokker.samplers.schedules import AUTOMATIC
 
         own = getattr(self.module, name, None)
@@ -236,6 +236,11 @@ class ModelFile:
                     "--sampler sgld; with --sampler auto its settings are found."
                 )
             return name
+        if call := needed_call(name):
+            raise CommandError(
+                f"--sampler {name}: it cannot be given by its name alone. Put s = {call} into {self.file}, "
+                "with your settings, and give --sampler s."
+            )
         make = by_name(name)
         known = [parameter for parameter in inspect.signature(make).parameters if parameter != "step_size"]
         _check_known(settings, known, f"the sampler {name!r}")

@@ -7,6 +7,8 @@ are known.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fokker._core.names import no_attribute
+
 if TYPE_CHECKING:
     from fokker.datasets.features import read_features
     from fokker.datasets.images import Images, mnist, read_idx
@@ -27,7 +29,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:  # imported on demand, so that the command line starts without loading NumPy
         return getattr(importlib.import_module(f"fokker.datasets.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'fokker.datasets' has no attribute {name!r}")
+    raise no_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fokker._core.names import no_attribute
+
 if TYPE_CHECKING:
     from fokker.models.factorisation.estimator import Factorisation
     from fokker.models.network.estimator import Network
@@ -16,4 +18,4 @@ def __getattr__(name: str) -> Any:
     # Imported on demand, so that the command line starts without loading JAX.
     if name in __all__:
         return getattr(importlib.import_module(f"fokker.models.{_HOMES[name]}.estimator"), name)
-    raise AttributeError(f"module 'fokker.models' has no attribute {name!r}")
+    raise no_attribute(__name__, name, __all__)

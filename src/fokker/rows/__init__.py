@@ -6,6 +6,8 @@ What needs JAX is imported on demand: readers of text take the tables of this pa
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fokker._core.names import no_attribute
+
 if TYPE_CHECKING:
     from fokker.rows.opening import is_stream, opened
     from fokker.rows.source import (
@@ -62,4 +64,4 @@ def __getattr__(name: str) -> Any:
             module = importlib.import_module(f"fokker.rows.{home}")
             if name in vars(module):
                 return vars(module)[name]
-    raise AttributeError(f"module 'fokker.rows' has no attribute {name!r}")
+    raise no_attribute(__name__, name, __all__)

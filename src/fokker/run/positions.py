@@ -210,10 +210,8 @@ def checked_positions(
         try:
             _check(in_blocks, target, transform, position, key, computes)
         except ValueError as error:
-            if isinstance(init, list):
-                raise ValueError(
-                    f"{str(error).rstrip('.')}. init is a list; for a vector give jnp.array({init})."
-                ) from error
+            if hint := _of_lists(init):
+                raise ValueError(f"{str(error).rstrip('.')}. {hint}") from error
             if not differs(init):
                 raise
             raise ValueError(f"chain {chain + 1} of {number}, which has its own start: {error}") from error
@@ -235,6 +233,19 @@ def checked_positions(
         for chain in np.flatnonzero(~is_sound):
             check(int(chain))
     return positions if transform is None else _unconstrained(transform, positions)
+
+
+def _of_lists(init: Init) -> str:
+    """What to say of the first list of numbers in theta, which JAX takes for a tree of them."""
+
+    def is_list(x: Any) -> bool:  # a list of arrays is a tree, as of the layers of a network
+        return isinstance(x, list) and all(isinstance(y, int | float) for y in jax.tree.leaves(x))
+
+    for path, leaf in jax.tree.leaves_with_path(init, is_leaf=is_list):
+        if is_list(leaf):
+            array = f"jnp.zeros({len(leaf)})" if leaf == [0] * len(leaf) else f"jnp.array({leaf})"
+            return f"init{jax.tree_util.keystr(path)} is a list; for a vector give {array}."
+    return ""
 
 
 # What passed the full check, the oldest first: a second run from the same start is not checked again. The key

@@ -9,6 +9,7 @@ import jax
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import shapes_of_first, size_in_bytes
+from fokker.gradients import Estimator
 from fokker.run.block import position_of
 from fokker.run.call import Origin
 from fokker.run.description import LEARNED
@@ -62,6 +63,7 @@ def ready(plan: Plan, sampler: Sampler, learned: Learned = _NOTHING) -> Ready:
         )
     if sampler.wants_target:
         placed = sampler.on(plan.target, options.temperature, options.gradient)
+        _check_estimator(placed, options.gradient)
         return Ready(plan, sampler, placed, options.temperature, learned)
     if options.gradient is not None or (plan.batches is not None and not sampler.takes_batches):
         raise ValueError(NO_GRADIENT)
@@ -73,6 +75,18 @@ def ready(plan: Plan, sampler: Sampler, learned: Learned = _NOTHING) -> Ready:
         )
     check_same_target(plan.target, sampler.own_dynamics, options.init)
     return Ready(plan, sampler, sampler, own, learned)
+
+
+def _check_estimator(placed: Sampler, given: Estimator | None) -> None:
+    """Raise where the steps would be those of another estimator: nothing else would tell."""
+    # By their types, since `on` prepares an estimator for the target, often as another object.
+    if given is None or type(placed.gradient_estimator) is type(given):
+        return
+    raise ValueError(
+        f"the sampler {placed.name} does not use the {type(given).__name__} that was given as gradient: "
+        "leave gradient out; or let the sampler's method on keep gradient.on(target) in a field estimator, "
+        "by whose gradient(…) it steps (docs/own_sampler.md)."
+    )
 
 
 def start(ready: Ready) -> Started:

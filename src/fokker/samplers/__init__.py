@@ -9,7 +9,7 @@ does and says is in `contract.py`.
 import inspect
 from typing import Any
 
-from fokker._core.names import nearest
+from fokker._core.names import no_attribute
 from fokker.samplers._named import naming_arguments
 from fokker.samplers.contract import Followed, Info, Sampler, SamplerState
 from fokker.samplers.gibbs import gibbs, gibbs_normal
@@ -75,6 +75,4 @@ globals().update(
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise AttributeError(f"fk.samplers has no {name!r}.{nearest(name, __all__)}")
+    raise no_attribute(__name__, name, __all__)

@@ -60,15 +60,19 @@ class Sampler(Module):
     `on(target, temperature)` gives it a target; then `init(position, key=…)` makes a state and
     `step(key, state, batch)` the next one. A step is `advance` with the randomness of `draw`, which callers
     may draw for many steps at once. Only `on`, `init` and `advance` have to be defined. A sampler
-    keeps its step size, mass matrix, target and temperature in fields `step_size`, `mass_matrix`, `target`
-    and `temperature`, as far as it has them.
+    keeps its step size, mass matrix, target, temperature and estimator of the gradient in fields `step_size`,
+    `mass_matrix`, `target`, `temperature` and `estimator`, as far as it has them.
     """
 
     # What it does ---------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def on(self, target: Target, temperature: Number = 1.0, gradient: Estimator | None = None) -> "Sampler":
-        """The sampler of exp(-U/T) for a target, by an estimator of its gradient."""
+        """The sampler of exp(-U/T) for a target, by an estimator of its gradient.
+
+        An estimator is put on the target, by `gradient.on(target)`, and kept in `estimator`; one that is
+        dropped is refused by a run.
+        """
 
     @abc.abstractmethod
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> Any:
@@ -239,8 +243,9 @@ class Sampler(Module):
 
     @property
     def gradient_estimator(self) -> Estimator | None:
-        """By which its steps estimate ∇U from a batch; None where it is not known."""
-        return None
+        """By which its steps estimate ∇U from a batch: its field `estimator`; None where it has none."""
+        estimator = getattr(self, "estimator", None)
+        return estimator if isinstance(estimator, Estimator) else None
 
     def noise_variances(
         self, state: PyTree[Array], positions: PyTree[Array], batch: PyTree[Array]
@@ -315,6 +320,15 @@ class Sampler(Module):
     def batches_unrepeated(self) -> str:
         """Why steps cannot share a minibatch, as `batch_repeats` says; empty where they can."""
         return "" if self.noise_estimate is None else "noise_estimate is of noise that is new at every step"
+
+    @property
+    def replicas_refused(self) -> str:
+        """Why copies at several temperatures cannot exchange theta, as in `replica_exchange`; else empty.
+
+        They can where another T is another `temperature` alone, and the rest of its `SamplerState` is as good
+        with any theta.
+        """
+        return 'it does not say that copies can exchange their theta (by replicas_refused = "")'
 
     @property
     def theta_undivided(self) -> str:

@@ -94,9 +94,9 @@ class Plain(OfDynamics):
         return self.estimator is not None
 
     @property
-    def gradient_estimator(self) -> Estimator | None:
-        """Its own."""
-        return self.estimator
+    def replicas_refused(self) -> str:
+        """Where it has a temperature of its own."""
+        return "" if self.wants_target else "it was made of dynamics, which have a temperature of their own"
 
     @property
     def needs_more_than_gradient(self) -> str:

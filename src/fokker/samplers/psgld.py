@@ -52,6 +52,7 @@ class PreconditionedSGLD(Sampler):
     name = "psgld"
     takes_batches = True
     batches_undivided = ""
+    replicas_refused = "its preconditioner is learned from the path of a chain, which exchanges break"
     needs_more_than_gradient = (
         "its correction needs Hessian-vector products, and an optimiser is given gradients"
     )
@@ -89,11 +90,6 @@ class PreconditionedSGLD(Sampler):
             return jax.tree.map(lambda g: 1 / (least.astype(g.dtype) + jnp.abs(g)), gradient)
 
         return langevin(potential, Diagonal(D), temperature=self.temperature)
-
-    @property
-    def gradient_estimator(self) -> Estimator:
-        """Its own."""
-        return self.estimator
 
     def fastest_time(
         self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]

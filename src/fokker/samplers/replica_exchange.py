@@ -18,7 +18,6 @@ from fokker._core.state import as_arrays
 from fokker._core.types import Arrays, Number
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.samplers.contract import Claims, Exchange, Followed, Info, Sampler, SamplerState
-from fokker.samplers.plain import Plain
 from fokker.samplers.schedules import StepSize
 from fokker.targets.target import Target, TargetWithData
 
@@ -40,10 +39,10 @@ class ReplicaState(NamedTuple):
 class ReplicaExchange(Sampler):
     """Copies of a sampler at several temperatures; made by `replica_exchange`.
 
-    Each copy is dynamics × integrator; the exchanges between them are a Metropolis step of their own.
+    The copies have no correction; the exchanges between them are a Metropolis step of their own.
     """
 
-    sampler: Plain
+    sampler: Sampler
     ladder: Float[Array, " replicas"]
     every: int = eqx.field(static=True)
     exact: bool = eqx.field(static=True)
@@ -66,7 +65,7 @@ class ReplicaExchange(Sampler):
     @property
     def step_size(self) -> Any:
         """That of every copy."""
-        return self.sampler.step_size
+        return self.sampler.own_step_size
 
     def with_step_size(self, step_size: StepSize) -> "ReplicaExchange":
         """The same with another step size for every copy."""
@@ -80,7 +79,7 @@ class ReplicaExchange(Sampler):
         if not isinstance(temperature, jax.core.Tracer) and float(temperature) == 0:
             raise ValueError("replicas need a temperature above zero: at zero there is nothing to exchange.")
         return dataclasses.replace(
-            self, sampler=placed, ladder=self.ladder * as_arrays(temperature), target=placed.target
+            self, sampler=placed, ladder=self.ladder * as_arrays(temperature), target=placed.known_target
         )
 
     @property
@@ -91,7 +90,7 @@ class ReplicaExchange(Sampler):
     @property
     def gradient_estimator(self) -> Estimator | None:
         """That of every copy."""
-        return self.sampler.estimator
+        return self.sampler.gradient_estimator
 
     @property
     def reads_all_data(self) -> bool:
@@ -104,13 +103,13 @@ class ReplicaExchange(Sampler):
         """That of the coldest copy."""
         return self.sampler.fastest_time(target, temperature, theta, key)
 
-    @property
-    def _coldest(self) -> Plain:
-        return dataclasses.replace(self.sampler, temperature=self.ladder[0])
+    def _at(self, temperature: Array) -> Sampler:
+        """The copy of a temperature."""
+        return dataclasses.replace(self.sampler, temperature=temperature)  # type: ignore[call-arg]
 
     def follows(self, state: PyTree[Any] | None = None) -> Followed | None:
         """The dynamics of the coldest replica."""
-        return self._coldest.follows(state)
+        return self._at(self.ladder[0]).follows(state)
 
     @property
     def claims(self) -> Claims:
@@ -120,13 +119,11 @@ class ReplicaExchange(Sampler):
         def log_ratio(a: PyTree[Array], b: PyTree[Array]) -> Array:
             return exchange_log_ratio(target, 1 / cold - 1 / hot, a, b, None)
 
-        return self._coldest.claims._replace(exchange=Exchange(log_ratio, hot / cold))
+        return self._at(cold).claims._replace(exchange=Exchange(log_ratio, hot / cold))
 
     def _copies(self, function: Callable[..., PyTree[Array]], *trees: PyTree[Array]) -> Any:
         """`function(sampler, …)` for the copy of every temperature."""
-        return jax.vmap(lambda T, *x: function(dataclasses.replace(self.sampler, temperature=T), *x))(
-            self.ladder, *trees
-        )
+        return jax.vmap(lambda T, *x: function(self._at(T), *x))(self.ladder, *trees)
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> ReplicaState:
         """All replicas at one position, each with auxiliaries of its own temperature."""
@@ -160,7 +157,8 @@ class ReplicaExchange(Sampler):
             lambda: (jnp.zeros((), jnp.uint32), jnp.zeros((), jnp.uint32), moved),
         )
         after = ReplicaState(moved, state.step + 1, state.tried + tried, state.made + made)
-        return after, Info(jnp.all(info.is_finite), jnp.min(info.noise_shortfall))
+        shortfall = info.noise_shortfall
+        return after, Info(jnp.all(info.is_finite), None if shortfall is None else jnp.min(shortfall))
 
     def _exchange(
         self, states: SamplerState, uniforms: Array, batch: PyTree[Array], round_: Count
@@ -221,7 +219,7 @@ def exchange_log_ratio(
 
 
 def replica_exchange(
-    sampler: Plain, temperatures: Sequence[float], every: int = 50, *, exact: bool = True
+    sampler: Sampler, temperatures: Sequence[float], every: int = 50, *, exact: bool = True
 ) -> ReplicaExchange:
     r"""Copies of `sampler` at T·`temperatures`, whose neighbours exchange positions every `every` steps.
 
@@ -235,7 +233,8 @@ def replica_exchange(
 
     Arguments:
 
-    - `sampler`: a named sampler without a correction, as `fk.samplers.sgld(1e-3)`.
+    - `sampler`: one without a correction, as `fk.samplers.sgld(1e-3)`; one of your own says that it can be
+      copied by `replicas_refused = ""`.
     - `temperatures`: at least two, increasing from 1.0; they multiply the temperature of the run.
     - `every`: steps between exchanges.
     - `exact`: whether exchanges take all the data.
@@ -248,13 +247,20 @@ def replica_exchange(
     trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
     ```
     """
-    if isinstance(sampler, Sampler) and sampler.is_exact:
+    if not isinstance(sampler, Sampler):
+        raise TypeError(
+            f"replica_exchange copies a sampler such as fk.samplers.sgld(1e-3), not {type(sampler).__name__}."
+        )
+    if sampler.is_exact:
         raise TypeError(
             "replica_exchange copies samplers without a correction such as sgld or sghmc; "
             f"{sampler.name} has one."
         )
-    if not (isinstance(sampler, Plain) and sampler.wants_target):
-        raise TypeError("replica_exchange copies a named sampler such as fk.samplers.sgld(1e-3).")
+    if sampler.replicas_refused:
+        raise TypeError(
+            f"replica_exchange cannot copy {sampler.name}: {sampler.replicas_refused}. It copies samplers "
+            "such as fk.samplers.sgld(1e-3) or sghmc."
+        )
     ladder = np.asarray(temperatures, float)
     if ladder.ndim != 1 or len(ladder) < 2 or ladder[0] != 1 or not np.all(np.diff(ladder) > 0):
         raise ValueError(
