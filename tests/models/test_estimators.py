@@ -24,7 +24,7 @@ from fokker.cli import app
 from fokker.datasets.ratings import Ratings
 from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.checks import one_of, optional, positive, whole, within
-from fokker.models.estimator import Estimator, NotFittedError, new_seed
+from fokker.models.estimator import Estimator, NotFittedError, _Parameters, new_seed
 from fokker.models.factorisation.chain import TABLES, Draw
 from fokker.models.factorisation.features import no_covariates
 from fokker.models.factorisation.hyperparameters import Hyperparameters, equal_noise
@@ -73,6 +73,23 @@ def test_every_estimator_speaks_one_vocabulary(kind):
         changed.set_params(random_sate=1)
     with pytest.raises(TypeError, match=r"has no parameter 'zzzz'\. It has .*random_state"):
         kind(zzzz=1)
+
+
+def test_a_subclass_may_hand_names_on_and_without_scikit_learn_unknown_ones_are_refused():
+    class Louder(fk.models.Network):
+        def __init__(self, volume=3, **others):
+            super().__init__(**others)
+            self.volume = volume
+
+    assert Louder(volume=4, chains=3).chains == 3
+
+    class Bare(_Parameters):
+        def __init__(self, chains=2):
+            self.chains = chains
+
+    assert Bare().set_params(chains=3).get_params() == {"chains": 3}
+    with pytest.raises(ValueError, match="there is no parameter 'chains__a'"):
+        Bare().set_params(chains__a=1)
 
 
 def test_a_seed_comes_from_whatever_random_state_is():

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import fokker as fk
 from fokker.cli import app, call
+from fokker.rows.column import TableColumn
 from fokker.rows.delimited import TextFormat
 from fokker.rows.table import ColumnError, read_table
 from fokker.rows.texts import days
@@ -317,3 +318,10 @@ def test_json_lines_are_a_table(tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
             read_table([str(path)])
+
+
+def test_values_that_are_looked_at_in_pieces_keep_their_places(monkeypatch):
+    monkeypatch.setattr("fokker.rows.column._VALUES", 2)
+    for value, first in ((np.nan, "has 1 missing value, first in row 4"), (np.inf, "has inf in row 4")):
+        values = np.array([1.0, 2.0, 3.0, 4.0, value])
+        assert first in TableColumn("x", values, lambda row: f"row {row}").problem

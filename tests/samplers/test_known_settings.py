@@ -73,6 +73,20 @@ def test_settings_that_say_enough_are_positive_numbers_and_no_drift_is_then_comp
 
 
 @pytest.mark.parametrize(
+    ("given", "temperature", "message"),
+    [
+        (fk.samplers.sgnht(0.01), 0.0, "a thermostat needs a temperature above zero"),
+        (fk.samplers.sgld(0.01, lambda theta: 1.0), 1.0, "a function does not show what kind of matrix"),
+        (fk.samplers.sgnht(0.01, lambda theta: 1.0), 1.0, "must be one number, not function"),
+        (fk.samplers.sgnht(0.01, thermostat_mass=1 + 0j), 1.0, "not one of type complex64"),
+    ],
+)
+def test_settings_that_are_no_positive_numbers_are_named_before_a_step(given, temperature, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        given.on(NORMAL, temperature).check_start(THETA, KEY)
+
+
+@pytest.mark.parametrize(
     ("given", "theta", "message"),
     [
         (sampler("sghmc", -1.0), THETA, "D must be positive semidefinite"),

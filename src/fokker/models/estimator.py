@@ -43,6 +43,8 @@ class _Parameters:
     def set_params(self, **parameters: object) -> Self:
         """Set parameters by name."""
         for name, value in parameters.items():
+            if name not in self.get_params():
+                raise ValueError(f"there is no parameter {name!r}.")
             setattr(self, name, value)
         return self
 
@@ -140,12 +142,14 @@ class Estimator(_Base):
     def _check_names(cls, names: Iterable[str], error: type[Exception]) -> None:
         """Raise for names that no parameter has, with the one that may be meant."""
         known = list(inspect.signature(cls).parameters)
+        # A subclass may take any name, and hand it on.
+        hands_on = inspect.getfullargspec(cls.__init__).varkw is not None
         for name in names:
             if name in cls._renamed:
                 raise error(
                     f"{cls.__name__} has no parameter {name!r} any more: it is {cls._renamed[name]!r} now."
                 )
-            if name not in known and "__" not in name:
+            if not hands_on and name not in known and "__" not in name:
                 hint = nearest(name, known) or f" It has {', '.join(known)}."
                 raise error(f"{cls.__name__} has no parameter {name!r}.{hint}")
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from fokker._core.state import same_shapes
 from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.integrators.noise import draw_like
@@ -103,8 +103,17 @@ def _identity(value: object) -> Hashable:
 
 def are_positive(*settings: object) -> bool:
     """Whether each is a single number above zero, and such that products of them are finite and not 0."""
-    known = [x for x in settings if not isinstance(x, jax.core.Tracer | bool | str) and same_shapes(x, 0.0)]
-    return len(known) == len(settings) and all(1e-15 < float(x) < 1e15 for x in known)  # type: ignore[arg-type]
+    return all(_is_real(x) and 1e-15 < float(x) < 1e15 for x in settings)  # type: ignore[arg-type]
+
+
+def _is_real(value: object) -> bool:
+    """Whether it is a single real number whose value is known."""
+    if isinstance(value, bool | jax.core.Tracer):
+        return False
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        is_real = any(jnp.issubdtype(value.dtype, kind) for kind in (jnp.integer, jnp.floating))
+        return is_real and value.ndim == 0
+    return isinstance(value, int | float)
 
 
 class WithMomentum(Family):

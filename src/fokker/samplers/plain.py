@@ -240,6 +240,7 @@ class Plain(OfDynamics):
 
     def check_start(self, position: PyTree[Array], key: Key[Array, ""]) -> None:
         """As `init`; of dynamics that are right by their settings only U is looked at."""
+        _ = self.placed  # what the settings alone tell, as a thermostat at temperature 0
         if not may_start(self, position):
             super().check_start(position, key)
 
