@@ -10,9 +10,10 @@ from jaxtyping import Array, PyTree
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from fokker.models import inputs
+from fokker.models.by_rows import by_rows
 from fokker.models.estimator import Estimator, check_columns
 from fokker.models.fits import as_fitted
-from fokker.models.network import inputs
 from fokker.models.network.evaluation import (
     ClassUncertainty,
     Evaluation,
@@ -21,8 +22,11 @@ from fokker.models.network.evaluation import (
     evaluate_targets,
 )
 from fokker.models.network.metrics import Calibration, auroc, entropy, reliability
-from fokker.models.network.predict import Predictive, by_rows
+from fokker.models.network.predict import Predictive
 from fokker.models.network.training import NetworkPosterior
+
+# What a classifier is asked for numbers.
+FOR_REGRESSION = "give likelihood='gaussian'"
 
 
 class Predictor(Estimator):
@@ -49,7 +53,12 @@ class Predictor(Estimator):
     def _rows(self, X: ArrayLike) -> np.ndarray:
         """The rows of an X like that of `fit`."""
         check_columns(self, X)
-        return inputs.checked_rows(X, self.input_shape_)
+        return inputs.checked_rows(X, self.input_shape_, type(self).__name__)
+
+    def _class_numbers(self, y: ArrayLike, rows: int) -> np.ndarray:
+        """The place of each label among the classes."""
+        labels = inputs.checked_labels(y, rows, for_regression=FOR_REGRESSION)
+        return inputs.class_numbers(labels, self.classes_)
 
     def _outputs_by_rows(self, X: ArrayLike) -> tuple[int, Iterator[tuple[slice, Any]]]:
         """For slices of the rows: their places and, over draws, the probabilities or means and deviations."""
@@ -158,7 +167,7 @@ class Predictor(Estimator):
         self._check_fitted()
         if self._likelihood == "categorical":
             probabilities = self.predict_proba(X)
-            labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), self.classes_)
+            labels = self._class_numbers(y, len(probabilities))
             return evaluate_classes(probabilities, labels, bins)
         rows, parts = self._outputs_by_rows(X)
         targets = inputs.checked_targets(y, rows, self._targets_per_row)
@@ -192,7 +201,7 @@ class Predictor(Estimator):
 
         self._needs("categorical", "reliability_plot")
         probabilities = self.predict_proba(X)
-        labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), self.classes_)
+        labels = self._class_numbers(y, len(probabilities))
         return reliability_figure({"posterior": reliability(probabilities, labels, bins)})
 
     def _needs(self, likelihood: str, method: str) -> None:
