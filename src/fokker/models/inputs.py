@@ -43,7 +43,8 @@ def checked_rows(X: ArrayLike, shape: tuple[int, ...] | None = None, kind: str =
     if shape is None:  # rows to predict are of the same columns
         check_rounding("X", values, len(values), np.dtype(np.float32), double=None)
         check_differences([("X", values)], len(values), np.dtype(np.float32), double=None)
-    rows = values.astype(np.float32)
+    with np.errstate(over="ignore"):  # which is refused below
+        rows = values.astype(np.float32)
     if not np.isfinite(rows).all():
         place = np.argwhere(~np.isfinite(rows))[0]
         where, value = ", ".join(map(str, place[1:])), values[tuple(place)]

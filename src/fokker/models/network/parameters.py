@@ -102,7 +102,8 @@ def warn_of_large(rows: np.ndarray) -> None:
     mean_square = float(np.mean(rows.astype(float) ** 2))
     if mean_square > _LARGE_INPUTS:
         warnings.warn(
-            f"the entries of X are large, {mean_square**0.5:.3g} in root mean square: scale columns to standard "
-            "deviation 1, as StandardScaler of scikit-learn does; the default settings are made for that.",
+            f"the entries of X are large, {mean_square**0.5:.3g} in root mean square: scale columns to "
+            "standard deviation 1, as StandardScaler of scikit-learn does; the default settings are made for "
+            "that.",
             stacklevel=4,
         )

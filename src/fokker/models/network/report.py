@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from fokker._core.digits import percent
 from fokker.diagnostics import Finding, Grade, Verdict, gradient_noise_share
 from fokker.diagnostics._convergence import r_hat_and_effective
+from fokker.models import inputs
 from fokker.models.by_rows import by_rows
-from fokker.models.network import inputs, metrics
+from fokker.models.network import metrics
 from fokker.models.network.evaluation import ClassUncertainty, Evaluation
 from fokker.models.network.predict import Predictive
 from fokker.report.figures import Axis, Mark, chain_colour, histogram
