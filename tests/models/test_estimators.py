@@ -25,6 +25,7 @@ from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.cli import app
 from fokker.datasets.ratings import Ratings
 from fokker.diagnostics import Finding, Grade, Verdict
+from fokker.diagnostics._findings import Cause
 from fokker.models.checks import one_of, optional, positive, whole, within
 from fokker.models.estimator import Estimator, NotFittedError, new_seed
 from fokker.models.factorisation.chain import TABLES, Draw
@@ -209,12 +210,15 @@ def test_a_fit_comes_back_from_a_file_and_a_pickle(name, tmp_path):
         np.testing.assert_equal(again._fitted_state()[1], arrays)
 
 
+VERDICT = Verdict((Finding(Grade.BAD, "wrong", Cause.STIFFNESS), Finding(Grade.CARE, "slow")), ("seen",))
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class Mean(Estimator):
     """The least that an estimator says: what a fit sets."""
 
     _kind = "fitted mean"
-    _attributes = ("_count",)
+    _attributes = ("_count", "verdict_")
     _arrays = (*Estimator._arrays, "_scale")
     _predicts = "regressor"
 
@@ -225,6 +229,7 @@ class Mean(Estimator):
     def fit(self, X, y):
         self._seed, self._count, self.trace_ = new_seed(0), len(y), lambda: "a program"
         self.draws_ = {"mean": np.full(self.draws, np.mean(y)), "spread": np.full(self.draws, np.std(y))}
+        self.verdict_ = VERDICT
         return self
 
 
@@ -235,6 +240,7 @@ def test_what_a_fit_sets_is_stored_by_its_names(tmp_path):
     mean.save(tmp_path / "mean.npz")
     for again in (Mean.load(tmp_path / "mean.npz"), pickle.loads(pickle.dumps(mean))):
         assert (again.draws, again._count, again._seed) == (3, 16, 0)
+        assert again.verdict_ == VERDICT
         np.testing.assert_equal(again.draws_, mean.draws_)
         # What a fit did not set, and the run.
         assert not {"_scale", "trace_"} & vars(again).keys()

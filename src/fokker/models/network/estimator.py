@@ -17,12 +17,11 @@ from fokker.models import inputs
 from fokker.models.columns import deviations
 from fokker.models.estimator import (
     RandomState,
-    joined_labels,
     new_seed,
     remember_columns,
-    split_labels,
 )
 from fokker.models.fits import as_fitted, parameters_now, unchanged_by_failure
+from fokker.models.labels import joined_labels, split_labels
 from fokker.models.network.calibration import calibrated, derived_seed, held_out, of_all_chains
 from fokker.models.network.networks import (
     check_draws,
