@@ -586,7 +586,7 @@ BAD_FITS = {
     "one class": (X, ["up"] * 60, "y has one class only, 'up'"),
     "empty": (X[:0], LABELS[:0], "X has no rows"),
     "one axis": (X[:, 0], LABELS, r"one row per datum.*shape is \(60,\).*reshape"),
-    "fractions": (X, Y, "y has fractions.*likelihood='gaussian'"),
+    "fractions": (X, Y, "y is continuous.*likelihood='gaussian'"),
     "one-hot": (X, np.eye(2)[(X[:, 0] > 0).astype(int)], r"one label per row.*argmax"),
     "missing label": (X, np.where(X[:, 0] > 0, np.nan, 1), "y has nan in row 0, which is no label"),
 }
