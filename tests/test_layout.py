@@ -16,7 +16,7 @@ from measures import ROOT, SOURCE, imports
 
 # What may not grow: `python tests/measures.py` shows what these numbers are now, and of what.
 LIMITS = {
-    "lines of code outside lab": 48_315,  # with what NumPy would silently make other numbers refused by name
+    "lines of code outside lab": 48_326,  # with what NumPy would silently make other numbers refused by name
     "parameters annotated Any, of 1,000": 50,
     "files over 400 lines": 0,
     "functions over 60 lines of code": 5,

@@ -268,7 +268,7 @@ class Network(Predictor):
             self._outputs = len(self.classes_)
             return inputs.class_numbers(labels, self.classes_)
         targets = inputs.checked_targets(y, rows)
-        self._is_vector = np.ndim(y) == 2
+        self._is_vector = np.asarray(y).ndim == 2
         scale = deviations(targets)
         self._location, self._scale = targets.mean(0), np.where(scale > 0, scale, 1.0)
         self._targets_per_row = targets.shape[1]

@@ -1,6 +1,6 @@
 """What a fitted network predicts, and how sure it is: from its draws alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -27,6 +27,21 @@ from fokker.models.network.training import NetworkPosterior
 
 # What a classifier is asked for numbers.
 FOR_REGRESSION = "give likelihood='gaussian'"
+
+
+class _OfClasses:
+    """A method that a regression does not have: scikit-learn asks by `hasattr` what an estimator can."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __get__(self, net: "Predictor | None", kind: type) -> Any:
+        if net is None:
+            return self._method
+        if net._likelihood != "categorical":
+            name = self._method.__name__
+            raise AttributeError(f"{name} is for likelihood='categorical', not {net._likelihood!r}.")
+        return self._method.__get__(net, kind)
 
 
 class Predictor(Estimator):
@@ -72,6 +87,7 @@ class Predictor(Estimator):
         self._check_fitted()
         return eqx.combine(jax.tree.map(lambda x: x[number], self.draws_["weights"]), self._fixed)
 
+    @_OfClasses
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """p(class | x) averaged over the draws.
 
@@ -82,7 +98,7 @@ class Predictor(Estimator):
             One row per row of X, columns in the order of `classes_`; after `calibration`
             to the power of `sharpness_`, normalised, and with a share `label_noise_` at random.
         """
-        self._needs("categorical", "predict_proba")
+        self._check_fitted()
         return Calibration(self.sharpness_, self.label_noise_).of(self._probabilities(self._rows(X)))
 
     def _probabilities(self, rows: np.ndarray) -> np.ndarray:
