@@ -12,7 +12,7 @@ from estimators import ESTIMATORS
 from fokker import fields
 from fokker._core.keys import checked_key, checked_seed, key_of_seed
 from fokker.datasets.ratings import Ratings
-from fokker.models.network.inputs import checked_labels
+from fokker.models.inputs import checked_labels
 from fokker.models.topics.settings import Settings
 from fokker.samplers import SamplerState, recipe
 
@@ -657,14 +657,14 @@ BAD_RUNS = {
     # Labels and identifiers
     **{
         f"label {label!r}": (
-            lambda label=label: checked_labels(np.array(["a", label, "b"], object), 3),
+            lambda label=label: checked_labels(np.array(["a", label, "b"], object), 3, for_regression=""),
             ValueError,
             r"y has .* in row 1, which is no label",
         )
         for label in (None, np.nan)
     },
     "labels of two types": (
-        lambda: checked_labels(np.array(["a", 1, 2], object), 3),
+        lambda: checked_labels(np.array(["a", 1, 2], object), 3, for_regression=""),
         TypeError,
         "y mixes numbers and str",
     ),
@@ -724,7 +724,7 @@ def test_a_function_that_returns_a_list_of_batches_is_a_stream():
 
 def test_labels_and_seeds_that_are_right_are_let_through():
     for labels in (["a", "b"], [0, 1], [0.0, 1.0], [True, False]):
-        assert len(checked_labels(np.array(labels, object), 2)) == 2
+        assert len(checked_labels(np.array(labels, object), 2, for_regression="")) == 2
     for seed in (0, np.int64(3), np.uint32(7), jnp.array(3)):
         want = jax.random.key_data(jax.random.key(seed))
         np.testing.assert_array_equal(jax.random.key_data(key_of_seed(seed)), want)

@@ -13,7 +13,7 @@ from scipy import signal
 
 import fokker as fk
 from fokker import samplers
-from fokker.diagnostics import Grade, spread_of
+from fokker.diagnostics import Grade, Verdict, spread_of
 from fokker.diagnostics._agreement import agreement, chance_r_hat
 from fokker.diagnostics._convergence import (
     Context,
@@ -492,3 +492,15 @@ def test_in_a_terminal_the_grade_has_its_own_line_and_sentences_are_wrapped(grad
     assert max(map(len, str(summary).splitlines())) > 100
     if grade is not None:
         assert lines[lines.index("USE WITH CARE:") + 2].startswith("  ")
+
+
+def test_a_summary_gives_its_verdict_and_says_the_problems():
+    slow, wrong = Finding(Grade.CARE, "slow"), Finding(Grade.BAD, "wrong")
+    values = np.zeros(1)
+    table = [values] * 2 + [np.zeros((1, 3))] + [values] * 3
+    summary = Summary(["x"], *table, [slow, wrong], notes=["seen"], checked="All of it.")
+    assert summary.judgement == Verdict((wrong, slow), ("seen",))
+    assert summary.verdict == "Do not use: wrong; slow"
+    assert "DO NOT USE:\n- wrong\n- slow\nNote: seen." in str(summary)
+    good = Summary(["x"], *table, [], checked="All of it.")
+    assert (good.verdict, good.judgement.ok) == ("No problems found. All of it.", True)

@@ -8,6 +8,7 @@ import json
 import pickle
 import re
 import uuid
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import check_estimator
 from typer.main import get_command
 
 import fokker as fk
@@ -23,11 +25,13 @@ from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.cli import app
 from fokker.datasets.ratings import Ratings
 from fokker.diagnostics import Finding, Grade, Verdict
+from fokker.diagnostics._findings import Cause
 from fokker.models.checks import one_of, optional, positive, whole, within
 from fokker.models.estimator import Estimator, NotFittedError, _Parameters, new_seed
 from fokker.models.factorisation.chain import TABLES, Draw
 from fokker.models.factorisation.features import no_covariates
 from fokker.models.factorisation.hyperparameters import Hyperparameters, equal_noise
+from fokker.models.network.training import NetworkPosterior
 from fokker.models.topics.settings import DECLARED, Settings
 from marks import long_case
 
@@ -223,12 +227,15 @@ def test_a_fit_comes_back_from_a_file_and_a_pickle(name, tmp_path):
         np.testing.assert_equal(again._fitted_state()[1], arrays)
 
 
+VERDICT = Verdict((Finding(Grade.BAD, "wrong", Cause.STIFFNESS), Finding(Grade.CARE, "slow")), ("seen",))
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class Mean(Estimator):
     """The least that an estimator says: what a fit sets."""
 
     _kind = "fitted mean"
-    _attributes = ("_count",)
+    _attributes = ("_count", "verdict_")
     _arrays = (*Estimator._arrays, "_scale")
     _predicts = "regressor"
 
@@ -239,6 +246,7 @@ class Mean(Estimator):
     def fit(self, X, y):
         self._seed, self._count, self.trace_ = new_seed(0), len(y), lambda: "a program"
         self.draws_ = {"mean": np.full(self.draws, np.mean(y)), "spread": np.full(self.draws, np.std(y))}
+        self.verdict_ = VERDICT
         return self
 
 
@@ -249,6 +257,7 @@ def test_what_a_fit_sets_is_stored_by_its_names(tmp_path):
     mean.save(tmp_path / "mean.npz")
     for again in (Mean.load(tmp_path / "mean.npz"), pickle.loads(pickle.dumps(mean))):
         assert (again.draws, again._count, again._seed) == (3, 16, 0)
+        assert again.verdict_ == VERDICT
         np.testing.assert_equal(again.draws_, mean.draws_)
         # What a fit did not set, and the run.
         assert not {"_scale", "trace_"} & vars(again).keys()
@@ -370,3 +379,63 @@ def test_a_pickle_of_another_release_is_refused_by_name(kind):
         kind.__new__(kind).__setstate__(without)
     with pytest.raises(ValueError, match=r"is damaged, or of another release.*fit it again"):
         kind.__new__(kind).__setstate__({**state, "_stored": ({}, {})})
+
+
+def _of_a_fit():
+    """The public methods and properties of every estimator, but for those of parameters and of fits."""
+    of_no_fit = {"fit", "partial_fit", "set_params", "num_passes", "num_burn_in"}
+    for kind in ALL:
+        for name, value in inspect.getmembers(
+            kind, lambda x: inspect.isfunction(x) or isinstance(x, property)
+        ):
+            module = inspect.unwrap(getattr(value, "fget", value)).__module__
+            if module.startswith("fokker.models") and not name.startswith("_") and name not in of_no_fit:
+                yield pytest.param(kind, name, value, id=f"{kind.__name__}.{name}")
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), list(_of_a_fit()))
+def test_what_needs_a_fit_says_so_before_anything_else(kind, name, value):
+    parameters = [] if isinstance(value, property) else list(inspect.signature(value).parameters.values())[1:]
+    given = {p.name: np.ones((2, 2)) for p in parameters if p.default is p.empty}
+    if "path" in given:
+        given["path"] = "page.html"
+    with pytest.raises(NotFittedError, match=f"this {kind.__name__} is not fitted yet"):
+        getattr(kind(), name) if isinstance(value, property) else getattr(kind(), name)(**given)
+
+
+def _start_as_draws(self, target, sampler, positions, *, steps, thin, **settings):
+    """A run that stays at its start: the checks are of conventions, and every fit would be compiled anew."""
+    draws = jax.tree.map(lambda x: np.repeat(np.asarray(x)[:, None], steps // thin, 1), positions)
+    return SimpleNamespace(
+        draws=draws, lost="", stopped=None, was_interrupted=False, state=SimpleNamespace(position=positions)
+    )
+
+
+class _OfConventions(fk.models.Network):
+    """A network that learns nothing."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        for of_kind in (tags.classifier_tags, tags.regressor_tags):
+            if of_kind:
+                of_kind.poor_score = True
+        return tags
+
+
+# What scikit-learn asks for, and is otherwise here.
+_OTHERWISE = {
+    "check_dtype_object": "entries that are no numbers are a ValueError with the column",
+    "check_supervised_y_2d": "one column of labels or of targets is meant as it is: no warning",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of large columns
+@pytest.mark.parametrize("likelihood", ["categorical", "gaussian"])
+def test_checks_of_scikit_learn_pass_for_networks(likelihood, monkeypatch):
+    monkeypatch.setattr(NetworkPosterior, "run", _start_as_draws)
+    net = _OfConventions([], likelihood=likelihood, draws=2, chains=1, calibration=0, progress=False)
+    results = check_estimator(net, on_fail=None, expected_failed_checks=_OTHERWISE)
+    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    assert failed == {}
+    assert sum(result["status"] == "passed" for result in results) > 40

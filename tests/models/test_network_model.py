@@ -22,11 +22,12 @@ from chromium import skipped_headings
 from conftest import quick_compiling
 from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker._core.this_chain import CHAIN
+from fokker.models import inputs
 from fokker.models.estimator import NotFittedError, remember_columns
 from fokker.models.fits import as_fitted
 from fokker.models.network import calibration as network_calibration
 from fokker.models.network import estimator as network_estimator
-from fokker.models.network import inputs, metrics, report
+from fokker.models.network import metrics, report
 from fokker.models.network.calibration import (
     chains_of_folds,
     chosen_calibration,
@@ -585,7 +586,7 @@ BAD_FITS = {
     "one class": (X, ["up"] * 60, "y has one class only, 'up'"),
     "empty": (X[:0], LABELS[:0], "X has no rows"),
     "one axis": (X[:, 0], LABELS, r"one row per datum.*shape is \(60,\).*reshape"),
-    "fractions": (X, Y, "y has fractions.*likelihood='gaussian'"),
+    "fractions": (X, Y, "y is continuous.*likelihood='gaussian'"),
     "one-hot": (X, np.eye(2)[(X[:, 0] > 0).astype(int)], r"one label per row.*argmax"),
     "missing label": (X, np.where(X[:, 0] > 0, np.nan, 1), "y has nan in row 0, which is no label"),
 }
@@ -809,7 +810,7 @@ def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):
         fk.models.Network(Linen, **QUICK).fit(X, LABELS)
     with pytest.raises(TypeError, match=r"For a function f\(params, x\) give params="):
         fk.models.Network(plain, **QUICK).fit(X, LABELS)
-    with pytest.raises(ValueError, match=r"shape \(4,\), but the model was fitted to rows of shape \(3,\)"):
+    with pytest.raises(ValueError, match="X has 4 features, but Network is expecting 3 features"):
         fitted.predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="the label 'left', which is not one of the classes 'down', 'up'"):
         fitted.evaluate(X[:2], ["up", "left"])

@@ -297,7 +297,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/estimator.py",
-        "            _check_labels(header[name])\n",
+        "            check_labels(header[name])\n",
         "            pass\n",
         "labels that a file cannot hold are an error of JSON, or others when they are read",
         (

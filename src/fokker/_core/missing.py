@@ -1,6 +1,42 @@
-"""Missing values among labels and identifiers: None, NaN and those of pandas."""
+"""Values that are missing, None, NaN, those of pandas or masked ones; or no real numbers, such as dates."""
+
+from typing import Any
 
 import numpy as np
+
+# What NumPy turns into other numbers: the imaginary part is lost, the unit of a time, all fields but one.
+_NOT_REAL = {"c": "complex numbers", "M": "dates", "m": "durations", "V": "records"}
+_SCALARS = complex | np.complexfloating | np.datetime64 | np.timedelta64
+
+
+def unmasked(values: Any, name: str) -> np.ndarray:
+    """Values as an array; raise where one is masked, since an array has another value in its place."""
+    if np.ma.is_masked(values):
+        row = np.argwhere(np.ma.getmaskarray(values))[0][0]
+        raise ValueError(f"{name} has a masked value, first in row {row}: remove the row, or give the value.")
+    return np.asarray(values)
+
+
+def real_numbers(values: Any, name: str) -> np.ndarray:
+    """Values as an array; raise for those that would silently become other numbers."""
+    array = unmasked(values, name)
+    if array.dtype.kind == "O":
+        wrong = next((x for x in array.ravel() if isinstance(x, _SCALARS)), None)
+        kind = "O" if wrong is None else np.asarray(wrong).dtype.kind
+    else:
+        kind = array.dtype.kind
+    if kind == "c":
+        # With the words that scikit-learn has for it.
+        raise ValueError(
+            f"Complex data not supported: {name} has complex numbers: give real ones, such as the real and "
+            "the imaginary parts by themselves."
+        )
+    if kind in _NOT_REAL:
+        raise ValueError(
+            f"{name} has {_NOT_REAL[kind]}, of the type {array.dtype}, and numbers are needed: give "
+            "numbers, for example as days since the first, or one column per field."
+        )
+    return array
 
 
 def check_none_missing(values: np.ndarray, name: str, what: str) -> None:

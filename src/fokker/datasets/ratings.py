@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fokker._core.missing import check_none_missing
+from fokker._core.missing import check_none_missing, real_numbers, unmasked
 from fokker._core.names import nearest
 from fokker.datasets._rating_tables import (
     Columns,
@@ -77,7 +77,8 @@ class Ratings:
         cls, users: np.ndarray, items: np.ndarray, values: np.ndarray, titles: np.ndarray | None = None
     ) -> "Ratings":
         """Number the users and items of ratings that are given by identifiers of any kind."""
-        users, items, ratings = np.asarray(users), np.asarray(items), np.asarray(values)
+        users, items = unmasked(users, "users"), unmasked(items, "items")
+        ratings = real_numbers(values, "values")
         check_none_missing(users, "users", "identifier")
         check_none_missing(items, "items", "identifier")
         check_rounding("the ratings", ratings, len(ratings), np.dtype(np.float32), double=None)

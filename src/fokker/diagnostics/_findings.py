@@ -1,9 +1,9 @@
 """Problems found in a result, their grades, and the verdict that they make."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 
 class Grade(StrEnum):
@@ -64,6 +64,17 @@ class Verdict:
             tuple(finding for part in parts for finding in part.findings),
             tuple(note for part in parts for note in part.notes),
         )
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The verdict of `to_json`."""
+        findings = (Finding(Grade(grade), text, Cause(cause)) for grade, text, cause in values["findings"])
+        return cls(tuple(findings), tuple(values["notes"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as texts and lists."""
+        findings = [[str(f.grade), f.text, str(f.cause)] for f in self.findings]
+        return {"findings": findings, "notes": list(self.notes)}
 
     @property
     def grade(self) -> Grade:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fokker._core.digits import decimals, r_hat_text, with_error, without_minus_zero
-from fokker.diagnostics._findings import Finding, Grade, worst_of
+from fokker.diagnostics._findings import Finding, Grade, Verdict, worst_of
 
 QUANTILES = (0.05, 0.5, 0.95)
 _ROWS = 20
@@ -83,15 +83,21 @@ class Summary:
         return self.grade is Grade.GOOD
 
     @property
+    def judgement(self) -> Verdict:
+        """The findings, the worst first, and the notes, without the table: what an estimator keeps."""
+        order = sorted(self.findings, key=lambda finding: finding.grade is not Grade.BAD)
+        return Verdict(tuple(order), tuple(self.notes))
+
+    @property
     def warnings(self) -> list[str]:
         """The findings in words, the worst first."""
-        order = sorted(self.findings, key=lambda finding: finding.grade is not Grade.BAD)
-        return [finding.text for finding in order]
+        return list(self.judgement.problems)
 
     @property
     def verdict(self) -> str:
-        """The grade as a sentence; if there are no problems, with what was checked."""
-        return f"{self.grade}. {self.checked}".strip() if self.trusted else f"{self.grade}:"
+        """The grade as a sentence, with the problems; if there are none, with what was checked."""
+        said = self.checked if self.trusted else "; ".join(self.warnings)
+        return f"{self.judgement.headline} {said}".strip()
 
     def rows(self) -> list[list[str]]:
         """The quantities as text, one row each; see `columns`."""
@@ -137,7 +143,7 @@ class Summary:
                 lines.append(f"… and {len(rows) - _ROWS} more")
             lines.append("")
         lines += [f"{name}: {text}" for name, text in self.measured.items()]
-        verdict = [self.verdict if self.trusted else self.verdict.upper()]
+        verdict = [self.verdict if self.trusted else self.judgement.headline.upper()]
         if width is not None and self.trusted:
             verdict = [f"{self.grade}.", self.checked]
         sentences = [*verdict, *(f"- {warning}" for warning in self.warnings)]

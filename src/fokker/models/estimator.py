@@ -11,7 +11,6 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,7 +19,9 @@ from numpy.typing import ArrayLike
 from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker._core.keys import checked_seed
 from fokker._core.names import nearest
+from fokker.diagnostics import Verdict
 from fokker.models.fits import as_fitted, parameters_now
+from fokker.models.labels import check_labels
 from fokker.models.named_arrays import with_prefix, without_prefix
 
 _VERSION = 1
@@ -200,7 +201,7 @@ class Estimator(_Base):
         self._check_fitted()
         header, arrays = self._fitted_state()
         for name in self._labels:
-            _check_labels(header[name])
+            check_labels(header[name])
         fitted_with = as_fitted(self)
         parameters = {name: as_json(value) for name, value in fitted_with.get_params(deep=False).items()}
         if fitted_with.random_state is not None:
@@ -239,7 +240,8 @@ class Estimator(_Base):
             fitted = header.get("fitted", {})
             for name in ("n_features_in_", *cls._attributes):
                 if name in fitted:
-                    setattr(estimator, name, fitted[name])
+                    value = fitted[name]  # of all that are stored here, only verdicts are dictionaries
+                    setattr(estimator, name, Verdict.from_json(value) if isinstance(value, dict) else value)
             if header.get("feature_names") is not None:
                 estimator.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
             # Older files have the seed elsewhere, or as a parameter.
@@ -292,42 +294,14 @@ def new_seed(random_state: RandomState) -> int:
         raise ValueError(f"{error} Or give a numpy.random.RandomState or Generator, or None.") from None
 
 
-def split_labels(columns: Mapping[str, np.ndarray]) -> tuple[dict[str, list[Any]], dict[str, np.ndarray]]:
-    """Labels of the user's by name: those that are Python's objects as lists, and all others as arrays."""
-    objects = {name: x for name, x in columns.items() if x.dtype.kind == "O"}
-    lists = {
-        name: [label.item() if isinstance(label, np.generic) else label for label in x.tolist()]
-        for name, x in objects.items()
-    }
-    # Texts of any length are known to NumPy 2 alone: files have those of a fixed length.
-    arrays = {
-        name: x.astype(str) if x.dtype.kind == "T" else x for name, x in columns.items() if name not in lists
-    }
-    return lists, arrays
-
-
-def joined_labels(lists: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The labels of `split_labels`."""
-    return {**arrays, **{name: np.fromiter(labels, object, len(labels)) for name, labels in lists.items()}}
-
-
-def _check_labels(labels: Mapping[str, list[Any]]) -> None:
-    """Raise for labels that would be others when they are read again: a date, a UUID, a tuple."""
-    for name, values in labels.items():
-        for label in values:
-            if not isinstance(label, str | int | float | NoneType):
-                raise TypeError(
-                    f"{name} has {label!r}, of the type {type(label).__name__}, which a file cannot hold: "
-                    "fit to texts or numbers, as by str(label), or pickle the estimator."
-                )
-
-
 def as_json(value: object) -> Any:
     """A parameter in a type that JSON has, where there is one."""
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
+    if isinstance(value, Verdict):
+        return value.to_json()
     return [as_json(x) for x in value] if isinstance(value, tuple | list) else value
 
 
@@ -396,9 +370,7 @@ __all__ = [
     "Transformer",
     "as_json",
     "check_columns",
-    "joined_labels",
     "new_seed",
     "remember_columns",
-    "split_labels",
     "validate_data",
 ]

@@ -320,9 +320,9 @@ class Factorisation(Estimator):
             song that is played again, is never recommended: it counts neither as found nor as missed, and
             users without other pairs are left out.
         """
+        draws = self._fitted()
         whole(1)("count", count)
         rows, everything = row_numbers(self._lookups, test, items), np.arange(self.ratings_.num_items)
-        draws = self._fitted()
 
         def scores(user: int) -> np.ndarray:
             numbers = np.full_like(everything, user)
@@ -384,6 +384,7 @@ class Factorisation(Estimator):
         """
         from fokker.models.factorisation.report import write_report
 
+        self._check_fitted()
         return write_report(as_fitted(self), Path(path), checked_test(test), user)
 
 

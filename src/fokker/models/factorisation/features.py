@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from fokker._core.missing import real_numbers
 from fokker.datasets.ratings import Ratings
 from fokker.models.columns import deviations
 from fokker.rows.column import is_number, listed
@@ -108,7 +109,7 @@ def row_of_new(given: object, features: Features) -> Float[np.ndarray, " p"]:
         if wrong:
             raise ValueError(f"features has no {wrong[0]!r}: give {listed(features.columns)}.")
         given = [by_column[name] for name in features.columns]
-    values = np.asarray(given, float)
+    values = real_numbers(given, "features").astype(float)
     if values.shape != (len(features.columns),) or not np.all(np.isfinite(values)):
         raise ValueError(f"features must be a finite number for each of {listed(features.columns)}.")
     return features.coordinates(values[None])[0]

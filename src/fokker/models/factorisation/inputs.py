@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fokker._core.missing import real_numbers, unmasked
 from fokker._core.names import nearest
 from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import is_varied
@@ -69,7 +70,8 @@ def _with_numbers(ratings: Ratings | ArrayLike, items: ArrayLike | None, values:
         check_alone(items, values)
         made = ratings
     else:
-        users, items, numbers = np.asarray(ratings), np.asarray(items), finite_numbers(values, "values")
+        users, items = unmasked(ratings, "users"), unmasked(items, "items")
+        numbers = finite_numbers(values, "values")
         if not users.shape == items.shape == numbers.shape or users.ndim != 1:
             raise ValueError(
                 f"users, items and values have the shapes {users.shape}, {items.shape} and {numbers.shape}: "
@@ -110,8 +112,9 @@ def warn_if_constant(ratings: Ratings) -> None:
 
 def finite_numbers(values: ArrayLike | None, what: str) -> np.ndarray:
     """Values in single precision; raise where they are no finite numbers."""
+    given = real_numbers(values, what)
     try:
-        numbers = np.asarray(values, np.float64)
+        numbers = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what} must be numbers: {error}.") from error
     if not np.all(np.isfinite(numbers)):

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from fokker.datasets.ratings import Ratings
-from fokker.models.estimator import joined_labels, split_labels
 from fokker.models.factorisation.chain import TABLES, Draw
 from fokker.models.factorisation.features import Features, no_covariates
 from fokker.models.factorisation.hyperparameters import Hyperparameters, Noise, equal_noise
+from fokker.models.labels import joined_labels, split_labels
 
 _NUMBERS = ("users", "items", "values")
 _NAMES = ("user_names", "item_names", "titles")

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
+from fokker.models.by_rows import by_rows
 from fokker.models.checks import is_number
 from fokker.models.network.metrics import Calibration, fitted_calibration
 from fokker.models.network.networks import is_fresh
 from fokker.models.network.posterior import FITTED
-from fokker.models.network.predict import Predictive, by_rows
+from fokker.models.network.predict import Predictive
 from fokker.models.network.training import Fit
 
 if TYPE_CHECKING:

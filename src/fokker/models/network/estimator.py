@@ -13,16 +13,15 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
+from fokker.models import inputs
 from fokker.models.columns import deviations
 from fokker.models.estimator import (
     RandomState,
-    joined_labels,
     new_seed,
     remember_columns,
-    split_labels,
 )
 from fokker.models.fits import as_fitted, parameters_now, unchanged_by_failure
-from fokker.models.network import inputs
+from fokker.models.labels import joined_labels, split_labels
 from fokker.models.network.calibration import calibrated, derived_seed, held_out, of_all_chains
 from fokker.models.network.networks import (
     check_draws,
@@ -32,9 +31,14 @@ from fokker.models.network.networks import (
     perceptron_shapes,
     perceptron_sizes,
 )
-from fokker.models.network.parameters import check_classes, check_parameters, check_unchanged
+from fokker.models.network.parameters import (
+    check_classes,
+    check_parameters,
+    check_unchanged,
+    warn_of_large,
+)
 from fokker.models.network.posterior import Prior, Sampled, prior_scales, sampled_leaves
-from fokker.models.network.predictor import Predictor
+from fokker.models.network.predictor import FOR_REGRESSION, Predictor
 from fokker.models.network.settings import StepSettings
 from fokker.models.network.stored import restored_weights, weights_state
 from fokker.models.network.training import Fit, Lengths, NetworkPosterior
@@ -167,7 +171,7 @@ class Network(Predictor):
         self._partial_fits = 0
         rows, targets, self._held_out = held_out(rows, targets, self.calibration or 0, self._seed)
         self._data = {"x": rows, "y": targets}
-        inputs.warn_of_large(rows)
+        warn_of_large(rows)
         self._posterior = self._new_posterior(rows[0], self.chains, self._seed)
         lengths, network = self._lengths(len(rows)), self._posterior.network
         self._chosen = sampled_leaves(self.sampled, network.first_start, lambda: network.last_layer(rows[0]))
@@ -259,12 +263,12 @@ class Network(Predictor):
     def _new_targets(self, y: ArrayLike, rows: int, classes: ArrayLike | None) -> np.ndarray:
         """y as the network sees it, after finding the classes, or location and scale of y."""
         if self.likelihood == "categorical":
-            labels = inputs.checked_labels(y, rows)
-            self.classes_ = inputs.checked_classes(labels, classes)
+            labels = inputs.checked_labels(y, rows, for_regression=FOR_REGRESSION)
+            self.classes_ = inputs.checked_classes(labels, classes, hint=", or classes= in partial_fit")
             self._outputs = len(self.classes_)
             return inputs.class_numbers(labels, self.classes_)
         targets = inputs.checked_targets(y, rows)
-        self._is_vector = np.ndim(y) == 2
+        self._is_vector = np.asarray(y).ndim == 2
         scale = deviations(targets)
         self._location, self._scale = targets.mean(0), np.where(scale > 0, scale, 1.0)
         self._targets_per_row = targets.shape[1]
@@ -273,7 +277,7 @@ class Network(Predictor):
 
     def _targets(self, y: ArrayLike, rows: int) -> np.ndarray:
         if self.likelihood == "categorical":
-            return inputs.class_numbers(inputs.checked_labels(y, rows), self.classes_)
+            return self._class_numbers(y, rows)
         return self._scaled(inputs.checked_targets(y, rows, self._targets_per_row))
 
     def _scaled(self, targets: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Which parameters of a network make sense, alone and with each other, and from one fit to the next."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -22,6 +23,10 @@ _OF_THE_START = (
     "model", "likelihood", "prior", "noise_scale", "params", "activation", "sampled", "chains",
     "random_state",
 )  # fmt: skip
+
+
+# Above this mean square of the entries of X, the default learning rates are not what they are made for.
+_LARGE_INPUTS = 100.0
 
 
 def check_parameters(net: "Network") -> None:
@@ -89,4 +94,16 @@ def check_unchanged(net: "Network") -> None:
         raise ValueError(
             f"partial_fit goes on with a chain that cannot change {', '.join(changed)}: set it back, or call "
             "fit with all rows, old and new."
+        )
+
+
+def warn_of_large(rows: np.ndarray) -> None:
+    """Warn where the columns should be scaled first."""
+    mean_square = float(np.mean(rows.astype(float) ** 2))
+    if mean_square > _LARGE_INPUTS:
+        warnings.warn(
+            f"the entries of X are large, {mean_square**0.5:.3g} in root mean square: scale columns to "
+            "standard deviation 1, as StandardScaler of scikit-learn does; the default settings are made for "
+            "that.",
+            stacklevel=4,
         )

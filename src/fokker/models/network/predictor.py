@@ -1,6 +1,6 @@
 """What a fitted network predicts, and how sure it is: from its draws alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -10,9 +10,10 @@ from jaxtyping import Array, PyTree
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from fokker.models import inputs
+from fokker.models.by_rows import by_rows
 from fokker.models.estimator import Estimator, check_columns
 from fokker.models.fits import as_fitted
-from fokker.models.network import inputs
 from fokker.models.network.evaluation import (
     ClassUncertainty,
     Evaluation,
@@ -21,8 +22,26 @@ from fokker.models.network.evaluation import (
     evaluate_targets,
 )
 from fokker.models.network.metrics import Calibration, auroc, entropy, reliability
-from fokker.models.network.predict import Predictive, by_rows
+from fokker.models.network.predict import Predictive
 from fokker.models.network.training import NetworkPosterior
+
+# What a classifier is asked for numbers.
+FOR_REGRESSION = "give likelihood='gaussian'"
+
+
+class _OfClasses:
+    """A method that a regression does not have: scikit-learn asks by `hasattr` what an estimator can."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __get__(self, net: "Predictor | None", kind: type) -> Any:
+        if net is None:
+            return self._method
+        if net._likelihood != "categorical":
+            name = self._method.__name__
+            raise AttributeError(f"{name} is for likelihood='categorical', not {net._likelihood!r}.")
+        return self._method.__get__(net, kind)
 
 
 class Predictor(Estimator):
@@ -49,7 +68,12 @@ class Predictor(Estimator):
     def _rows(self, X: ArrayLike) -> np.ndarray:
         """The rows of an X like that of `fit`."""
         check_columns(self, X)
-        return inputs.checked_rows(X, self.input_shape_)
+        return inputs.checked_rows(X, self.input_shape_, type(self).__name__)
+
+    def _class_numbers(self, y: ArrayLike, rows: int) -> np.ndarray:
+        """The place of each label among the classes."""
+        labels = inputs.checked_labels(y, rows, for_regression=FOR_REGRESSION)
+        return inputs.class_numbers(labels, self.classes_)
 
     def _outputs_by_rows(self, X: ArrayLike) -> tuple[int, Iterator[tuple[slice, Any]]]:
         """For slices of the rows: their places and, over draws, the probabilities or means and deviations."""
@@ -63,6 +87,7 @@ class Predictor(Estimator):
         self._check_fitted()
         return eqx.combine(jax.tree.map(lambda x: x[number], self.draws_["weights"]), self._fixed)
 
+    @_OfClasses
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """p(class | x) averaged over the draws.
 
@@ -73,7 +98,7 @@ class Predictor(Estimator):
             One row per row of X, columns in the order of `classes_`; after `calibration`
             to the power of `sharpness_`, normalised, and with a share `label_noise_` at random.
         """
-        self._needs("categorical", "predict_proba")
+        self._check_fitted()
         return Calibration(self.sharpness_, self.label_noise_).of(self._probabilities(self._rows(X)))
 
     def _probabilities(self, rows: np.ndarray) -> np.ndarray:
@@ -158,7 +183,7 @@ class Predictor(Estimator):
         self._check_fitted()
         if self._likelihood == "categorical":
             probabilities = self.predict_proba(X)
-            labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), self.classes_)
+            labels = self._class_numbers(y, len(probabilities))
             return evaluate_classes(probabilities, labels, bins)
         rows, parts = self._outputs_by_rows(X)
         targets = inputs.checked_targets(y, rows, self._targets_per_row)
@@ -192,7 +217,7 @@ class Predictor(Estimator):
 
         self._needs("categorical", "reliability_plot")
         probabilities = self.predict_proba(X)
-        labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), self.classes_)
+        labels = self._class_numbers(y, len(probabilities))
         return reliability_figure({"posterior": reliability(probabilities, labels, bins)})
 
     def _needs(self, likelihood: str, method: str) -> None:

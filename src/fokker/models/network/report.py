@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike
 from fokker._core.digits import percent
 from fokker.diagnostics import Finding, Grade, Verdict, gradient_noise_share
 from fokker.diagnostics._convergence import r_hat_and_effective
-from fokker.models.network import inputs, metrics
+from fokker.models import inputs
+from fokker.models.by_rows import by_rows
+from fokker.models.network import metrics
 from fokker.models.network.evaluation import ClassUncertainty, Evaluation
-from fokker.models.network.predict import Predictive, by_rows
+from fokker.models.network.predict import Predictive
 from fokker.report.figures import Axis, Mark, chain_colour, histogram
 from fokker.report.figures import Figure as Drawn
 from fokker.report.page import figure_part, figures_part, image, page, pairs, table, verdict_part
@@ -170,7 +172,7 @@ def judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verdi
 
 def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | None) -> list[str]:
     probabilities = net.predict_proba(X)
-    labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), net.classes_)
+    labels = net._class_numbers(y, len(probabilities))
     uncertainty: Any = net.uncertainty(X)
     outside: Any = None if X_out is None else net.uncertainty(X_out)
     curve = metrics.reliability(probabilities, labels)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 
+from fokker._core.missing import real_numbers, unmasked
 from fokker.corpora import Documents
 from fokker.models.checks import optional, whole, within
 from fokker.models.estimator import new_seed, validate_data
@@ -184,8 +185,11 @@ class LDA(_Parameters, LearnedTopics):
                 "CountVectorizer().fit_transform(texts) of scikit-learn makes them, or `fokker lda` reads "
                 "text."
             )
+        if not hasattr(X, "tocsr"):
+            unmasked(X, "X")  # before scikit-learn makes an array of it, without the mask
         # scikit-learn's own check of finite values does not say where they are.
         checked = validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite=False)
+        real_numbers(checked.data if hasattr(checked, "tocsr") else checked, "X")
         return Weights.of(checked)
 
     def _start_training(self) -> None:
