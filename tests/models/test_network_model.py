@@ -4,6 +4,7 @@ import copy
 import datetime
 import math
 import pickle
+import re
 import uuid
 from functools import partial
 
@@ -899,6 +900,25 @@ def test_a_fitted_calibration_is_the_best_of_a_fine_grid():
     assert metrics.fitted_calibration(p, labels).sharpness == pytest.approx(1.957, abs=0.01)
 
 
+def test_what_chance_makes_of_a_calibration_error_depends_on_the_rows():
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.5, 1, 4000)
+    p = np.stack([confidence, 1 - confidence], 1)
+    limits = {
+        (rows, bins): metrics.calibration_limit(p[:rows], bins) for rows in (3, 45, 4000) for bins in (15, 1)
+    }
+    assert limits[3, 15] > 0.5
+    assert 0.15 < limits[45, 15] < 0.3
+    assert limits[4000, 15] < 0.04
+    # Of all rows together the error is |Σ(right - p)|/n, about normal with variance mean p(1 - p)/n.
+    deviation = np.sqrt(np.mean(confidence * (1 - confidence)) / 4000)
+    assert limits[4000, 1] == pytest.approx(2.576 * deviation, rel=0.15)
+    # Labels that are right as often as they should be exceed it once in a hundred times: at most 6 of 200.
+    drawn = [(rng.uniform(size=45) > confidence[:45]).astype(int) for _ in range(200)]
+    errors = [metrics.expected_calibration_error(p[:45], labels) for labels in drawn]
+    assert np.sum(np.array(errors) > limits[45, 15]) <= 8
+
+
 @pytest.mark.slow
 def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_path):
     rng = np.random.default_rng(0)
@@ -923,6 +943,7 @@ def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_p
     # Of the same probabilities as the percentages beside them.
     assert f"<td>{metrics.entropy(net.predict_proba(X)).max():.3f}</td>" in page
     assert "Single weights are not judged" in page
+    assert re.search(r"of 60 rows an error above 0\.\d\d or a mean confidence off by 0\.\d\d would", page)
     # Every number says whether it is of the draws or of calibrated predictions.
     for text in (
         "Entropy, before",

@@ -73,7 +73,7 @@ def run(out: Path, seed: int, console: Console) -> None:
         f"other shapes are recognised by entropy with AUROC {pictures.out_of_distribution(test, other):.3f}, "
         f"by mutual information {pictures.out_of_distribution(test, other, 'mutual_information'):.3f}"
     )
-    verdict, _, _ = judge(pictures, scores, log_likelihood_by_draw(pictures, test, test_labels))
+    verdict, _, _ = judge(pictures, scores, log_likelihood_by_draw(pictures, test, test_labels), test)
     console.print(str(verdict), markup=False, soft_wrap=True)
     path = out / "report.html"
     extra = [

@@ -269,13 +269,11 @@ class Plain(OfDynamics):
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> StepDraws:
         """All the randomness of one step: it depends on the state by its shapes alone."""
-        probe_key: Any = None
-        momentum_key = None
         key, rounding_key = split(key) if any(map(is_half, jax.tree.leaves(state.z))) else (key, None)
         rounding = draw_rounding(rounding_key, state.z)
         state = state._replace(z=raised(state.z))
-        if self.gamma == "estimate" or self.resample is not None:
-            key, probe_key, momentum_key = split(key, 3)
+        has_others = self.gamma == "estimate" or self.resample is not None
+        key, probe_key, momentum_key = split(key, 3) if has_others else (key, key, key)
         dynamics, z, _ = self._enter(state)
         like = self.integrator.noise_like(dynamics, z, self._drift_noise(dynamics, state))
         probe = _signs(probe_key, z) if self.gamma == "estimate" else None

@@ -21,6 +21,10 @@ _STARTS = np.array([[0.0, -4.0], [-1.0, -5.0], [1.0, -2.0]])
 _SIMPLEX = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
 
 
+# Predictions that are drawn to see how large their calibration error is by chance.
+_DRAWN = 1000
+
+
 class Reliability(NamedTuple):
     """Predictions in bins of equal width by confidence.
 
@@ -61,15 +65,17 @@ def brier(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def reliability(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> Reliability:
     """Accuracy against confidence max_k p_k, in bins (k/bins, (k+1)/bins] (Guo et al. 2017)."""
     check_whole("bins", bins)
-    confidence = np.max(probabilities, 1)
-    right = np.argmax(probabilities, 1) == labels
+    return _binned(np.max(probabilities, 1), np.argmax(probabilities, 1) == labels, bins)
+
+
+def _binned(confidence: np.ndarray, right: np.ndarray, bins: int) -> Reliability:
     edges = np.linspace(0, 1, bins + 1)
     places = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
     counts = np.bincount(places, minlength=bins)
     filled = np.where(counts > 0, counts, np.nan)
     return Reliability(
         edges,
-        counts / len(labels),
+        counts / len(confidence),
         np.bincount(places, confidence, bins) / filled,
         np.bincount(places, right, bins) / filled,
     )
@@ -81,6 +87,13 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, bi
     It is biased upwards on few rows: a perfectly calibrated prediction has about √(bins/rows)/2 of it.
     """
     return reliability(probabilities, labels, bins).error
+
+
+def calibration_limit(probabilities: np.ndarray, bins: int = 15) -> float:
+    """The calibration error that one in a hundred predictions have that are right as often as they say."""
+    generator, confidence = np.random.default_rng(0), np.max(probabilities, 1)
+    drawn = [_binned(confidence, generator.random(len(confidence)) < confidence, bins) for _ in range(_DRAWN)]
+    return float(np.quantile([curve.error for curve in drawn], 0.99))
 
 
 class Calibration(NamedTuple):

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from fokker.models.network.estimator import Network
 
 # Limits of the verdict.
-_KINETIC, _R_HAT, _SHARE = 0.1, 1.1, 0.1
+_KINETIC, _R_HAT, _SHARE, _CALIBRATION = 0.1, 1.1, 0.1, 0.05
 _SHOWN = 10
+# Bins of confidence, as of `evaluate`.
+_BINS = 15
 # Rows whose likelihood is followed over the draws.
 _FOLLOWED = 2000
 # The most chains in a figure.
@@ -41,7 +43,7 @@ def report(
     scores = net.evaluate(X, y)
     series = log_likelihood_by_draw(net, X, y)
     before, after = stages(net)
-    verdict, checks, judged = judge(net, scores, series)
+    verdict, checks, judged = judge(net, scores, series, X)
     rows = [list(row) for row in scores.table()]
     if X_out is not None:
         for by in ("entropy", "mutual_information") if is_classifier else ("variance_of_mean", "variance"):
@@ -111,8 +113,10 @@ def log_likelihood_by_draw(net: "Network", X: ArrayLike, y: ArrayLike) -> np.nda
     return (total / len(rows)).reshape(jax.tree.leaves(net.trace_.draws)[0].shape[0], -1)
 
 
-def judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verdict, dict[str, str], str]:
-    """The verdict on a fit, what was measured, and what was judged in words."""
+def judge(
+    net: "Network", scores: Evaluation, series: np.ndarray, X: ArrayLike
+) -> tuple[Verdict, dict[str, str], str]:
+    """The verdict on a fit, what was measured, and what was judged in words; `X`: the rows of the scores."""
     problems: list[str] = []
     judged: list[str] = []
     checks: dict[str, str] = {}
@@ -154,20 +158,31 @@ def judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verdi
                 "more passes."
             )
     if net.likelihood == "categorical":
-        judged += ["the held-out likelihood", "the calibration of the probabilities"]
-        frequencies = np.bincount(net._data["y"], minlength=len(net.classes_)) / len(net._data["y"])
-        unigram = float(metrics.entropy(frequencies))
-        if scores.negative_log_likelihood > unigram:
-            problems.append("the predictions are worse than the frequencies of the classes alone.")
-        error: Any = scores.calibration_error
-        chance = 0.5 * ((scores.bins or 1) / scores.rows) ** 0.5
-        if error > max(0.05, 2 * chance):
-            problems.append(
-                f"the calibration error is {error:.3f}: probabilities are that far from frequencies."
-            )
+        _judge_classes(net, scores, net.predict_proba(X), problems, judged)
     texts = [f"Checked: {', '.join(judged)}."] if judged else []
     texts.append("Single weights are not judged: predictions depend on them together.")
     return Verdict(tuple(Finding(Grade.CARE, problem) for problem in problems)), checks, " ".join(texts)
+
+
+def _judge_classes(
+    net: "Network", scores: Evaluation, probabilities: np.ndarray, problems: list[str], judged: list[str]
+) -> None:
+    """Add what is wrong with the probabilities, and what was judged of them."""
+    frequencies = np.bincount(net._data["y"], minlength=len(net.classes_)) / len(net._data["y"])
+    if scores.negative_log_likelihood > metrics.entropy(frequencies):
+        problems.append("the predictions are worse than the frequencies of the classes alone.")
+    # By bins of confidence, and by all of them together, where a bias of all is seen on fewer rows.
+    of_bins, of_all = (max(_CALIBRATION, metrics.calibration_limit(probabilities, n)) for n in (_BINS, 1))
+    error: Any = scores.calibration_error
+    bias = abs(scores.accuracy - float(np.mean(np.max(probabilities, 1))))
+    if error > of_bins or bias > of_all:
+        text = f"the calibration error is {error:.3f}: probabilities are that far from frequencies."
+        problems.append(text)
+    judged += [
+        "whether the held-out likelihood is above that of the frequencies of the classes",
+        f"the calibration of the probabilities (of {scores.rows:,} rows an error above {of_bins:.2f} or a "
+        f"mean confidence off by {of_all:.2f} would have been reported)",
+    ]
 
 
 def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | None) -> list[str]:
