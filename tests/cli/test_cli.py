@@ -333,8 +333,10 @@ def test_tables_of_the_demo_keep_their_numbers_in_one_line_of_a_narrow_terminal(
 
     row = ["theta[19]", "-0.1779", "-0.1779 ± 0.0029", "-0.1779 ± 0.0029", "-10.1 sd"]
     _console.print_table(Console(width=80), "Posterior", logistic._COLUMNS, [row])
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if "theta" in line)
+    printed = capsys.readouterr().out
+    (line,) = (line for line in printed.splitlines() if "theta" in line)
     assert [cell.strip() for cell in line.strip("│").split("│")] == row
+    assert "┓" in printed  # the frame is not cut off
 
 
 def test_the_last_column_of_the_demo_recipe_is_there_in_a_narrow_terminal(capsys):

@@ -9,7 +9,8 @@ import pytest
 
 import fokker as fk
 from fokker.cli import execution
-from fokker.run import journal, record, trials
+from fokker.run import journal, learn, record, trials
+from fokker.run.progress import Progress
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta**2 / jnp.array([1.0, 4.0])) / 2)
 
@@ -143,3 +144,16 @@ def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, mo
         in " ".join(capsys.readouterr().out.split())
     )
     assert sorted(path.name for path in (tmp_path / "warm-up").iterdir()) == ["000000.npz", "000001.npz"]
+
+
+def test_stages_that_are_known_are_no_speed():
+    known = journal.Journal(known=[{"tree.0": np.zeros(2)}])
+    bar = Progress("warming up", 10, enabled=False)
+    noted = learn._Noted(known, bar, 10, None)
+    noted(4, jnp.zeros(2), lambda: pytest.fail("it is known"))
+    before = bar._bar.tasks[0]
+    assert (before.completed, before.speed) == (4, None)
+    noted(6, jnp.zeros(2), lambda: (jnp.ones(2), {}))
+    # The same part of the display, which has seen these two alone.
+    assert bar._bar.tasks[0] is before
+    assert before.completed == 6

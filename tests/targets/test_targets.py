@@ -209,6 +209,15 @@ def test_a_log_density_that_is_not_one_finite_number_is_refused(prior, likelihoo
         target.validate(jnp.ones(2))
 
 
+def test_a_name_of_a_datum_that_theta_does_not_have_is_looked_for_there():
+    target = fk.Posterior(
+        lambda theta: 0.0, lambda theta, datum: theta["b"] * theta["age"], {"age": np.ones(9)}
+    )
+    words = r"'age', which is missing: theta, by init, has b; a datum has age\. The other one has it: look"
+    with pytest.raises(ValueError, match=words):
+        target.validate({"b": jnp.zeros(())})
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"batch_size": 2}, {"sampler": "nuts"}, {"sampler": fk.samplers.sgld(0.1)}]
 )

@@ -51,7 +51,7 @@ def laplace(target: Posterior, mode: Array) -> Array:
     return jnp.linalg.inv(x.T @ (x * (p * (1 - p))[:, None]) + jnp.eye(mode.size))
 
 
-_COLUMNS = ("coefficient", "truth", "Laplace", "posterior", "minus the truth")
+_COLUMNS = ("coefficient", "truth", "Laplace", "posterior", "off by")
 
 
 class Estimates(NamedTuple):

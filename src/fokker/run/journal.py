@@ -85,10 +85,16 @@ class Journal:
         assert self.folder is not None
         return self.folder / f"{part:06d}.npz"
 
+    @property
+    def knows_next(self) -> bool:
+        """Whether the next stage was noted down before."""
+        return self._stages < len(self.known)
+
     def stage(self, like: PyTree[Any], compute: Callable[[], Stage]) -> Stage:
         """The result of the next stage: from the journal, or computed and noted down."""
-        number, self._stages = self._stages, self._stages + 1
-        if number < len(self.known):
+        is_known, number = self.knows_next, self._stages
+        self._stages += 1
+        if is_known:
             arrays, self.known[number] = self.known[number], {}  # each is asked for once
             leaves, structure = jax.tree.flatten(like)
             names = [f"tree.{i}" for i in range(len(leaves))]

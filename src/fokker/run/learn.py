@@ -77,7 +77,7 @@ def _warmed(plan: Plan, placed: Sampler, positions: PyTree[Array], number: int) 
     keys = _keys_of_warm_up(plan.keys)
     bar = Progress("warming up", number, compiles=True, enabled=plan.progress)
     with _journal(plan) as journal, bar:
-        return placed.warm_up(positions, keys, number, _Noted(journal, bar, plan.devices))
+        return placed.warm_up(positions, keys, number, _Noted(journal, bar, number, plan.devices))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,12 +86,17 @@ class _Noted(Stages):
 
     journal: Journal
     bar: Progress
+    steps: int
     devices: Devices
 
     def __call__(self, taken: int, like: PyTree[Array], compute: Callable[[], Stage]) -> Stage:
         """The result of a stage, which a run that goes on reads."""
+        is_known = self.journal.knows_next
         result = self.journal.stage(like, compute)
-        self.bar.update(taken)
+        if is_known:  # it took no time, which must not count as speed
+            self.bar.start_part("warming up", self.steps, completed=taken)
+        else:
+            self.bar.update(taken)
         return result
 
     def by_acceptance(

@@ -295,7 +295,9 @@ def _unknown_name(error: KeyError, theta: PyTree[Array], *rest: PyTree[Array]) -
     known = {what: [str(name) for name in tree] for what, tree in trees.items() if isinstance(tree, Mapping)}
     names = "; ".join(f"{what} has {', '.join(own)}" for what, own in known.items())
     key = str(error) or "of a KeyError"
-    hint = nearest(key.strip("'"), [name for own in known.values() for name in own])
+    others = [name for own in known.values() for name in own]
+    wanted = key.strip("'")
+    hint = " The other one has it: look for it there." if wanted in others else nearest(wanted, others)
     return f"the name {key}, which is missing: {names or 'theta has no names'}.{hint}"
 
 
