@@ -232,8 +232,8 @@ def spread_findings(
             Finding(
                 Grade.BAD,
                 "the draws are far from the mass of the target: (θ - c)·∇U is typically "
-                f"{spread.typical:.1g} times its expected value. The chains diverged (take smaller steps), "
-                "or are still far from the target (start at fk.find_mode, or give more burn_in)",
+                f"{float(f'{spread.typical:.1g}'):,.15g} times its expected value. The chains diverged (take "
+                "smaller steps), or are still far from the target (start at fk.find_mode, or give more burn_in)",
             )
         ]
     findings = []
@@ -307,7 +307,7 @@ def _stein(
         Finding(
             Grade.CARE,
             f"the kernel Stein discrepancy² of {stein.points} draws is {stein.squared:.3g}, which draws "
-            f"from the target would exceed at most once in {1 / stein.p_value:.0f} times: their distribution "
-            "is not the target's",
+            f"from the target would exceed at most once in {1 / stein.p_value:,.0f} times: their "
+            "distribution is not the target's",
         )
     ]
