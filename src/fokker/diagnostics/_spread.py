@@ -232,8 +232,8 @@ def spread_findings(
             Finding(
                 Grade.BAD,
                 "the draws are far from the mass of the target: (θ - c)·∇U is typically "
-                f"{float(f'{spread.typical:.1g}'):,.15g} times its expected value. The chains diverged (take "
-                "smaller steps), or are still far from the target (start at fk.find_mode, or give more burn_in)",
+                f"{spread.typical:.1g} times its expected value. The chains diverged (take smaller steps), "
+                "or are still far from the target (start at fk.find_mode, or give more burn_in)",
             )
         ]
     findings = []
