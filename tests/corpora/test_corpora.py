@@ -733,5 +733,5 @@ def test_it_is_said_where_frequent_words_are_most_of_a_corpus():
     with pytest.warns(UserWarning, match="1 of 7 words is left .*; 2 of 20 documents have no other"):
         Vocabulary.learn([["salt"]] * 2 + [["salt", *some]] * 9 + [["rice"]] * 9)
     # A word among many others is what the limit is for, and so is one of nine documents.
-    Vocabulary.learn([["salt", *(f"word{'abcdef'[(i + k) % 6]}" for k in range(3))] for i in range(20)])
+    Vocabulary.learn([["salt", *(f"word{'abcdef'[(i + k) % 6]}" for k in range(3))] for i in range(24)])
     Vocabulary.learn(documents[:9])
