@@ -720,7 +720,7 @@ def test_it_is_said_where_frequent_words_are_most_of_a_corpus():
     learn = functools.partial(Vocabulary.learn, maximum_documents=12)
     expected = (
         "2 of 4 words are left out, as they are in more than 12 of the 20 documents (maximum_documents=12); "
-        "8 of 20 documents have no other words. To keep them, give a larger maximum_documents=…."
+        "8 of 20 documents have no other words. To keep them, give a larger maximum_documents."
     )
     with pytest.warns(UserWarning, match=f"^{re.escape(expected)}$"):
         assert learn(documents).words == ("bread", "eggs")

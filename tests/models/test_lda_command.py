@@ -1033,7 +1033,7 @@ def test_texts_without_subjects_have_exit_code_1_and_lost_words_are_named(tmp_pa
     code, out, err = command(tmp_path / "lines.txt", "--topics", 3, "--out", tmp_path / "run")
     assert_in(
         r"12 of 24 words are left out, as they are in more than 150 of the 300 documents \(--max-df 0\.5\); "
-        "100 of 300 documents have no other words. To keep them, give a larger --max-df",
+        r"100 of 300 documents have no other words. To keep them, give a larger --max-df\.",
         err,
     )
     summary = RunSummary.read(tmp_path / "run")

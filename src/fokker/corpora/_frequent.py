@@ -61,4 +61,4 @@ class FrequentWords:
             first = "the first " if num_documents > self._num_documents else ""
             have = "has" if num_empty == 1 else "have"
             sentence += f"; {num_empty:,} of {first}{self._num_documents:,} documents {have} no other words"
-        warnings.warn(f"{sentence}. To keep them, give a larger maximum_documents=….", stacklevel=3)
+        warnings.warn(f"{sentence}. To keep them, give a larger maximum_documents.", stacklevel=3)
