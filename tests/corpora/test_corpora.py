@@ -8,6 +8,7 @@ import itertools
 import json
 import lzma
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -708,3 +709,29 @@ def test_what_is_not_there_is_named(tmp_path):
 def test_nothing_here_imports_jax():
     program = "import sys, fokker.corpora; print('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_it_is_said_where_frequent_words_are_most_of_a_corpus():
+    often, seldom = ["bread", "eggs"], ["cheese", "butter"]
+    # The seldom words are in 17 of 20 documents, and in 8 of these alone.
+    documents = [often] * 3 + [[*often, *seldom]] * 9 + [seldom] * 8
+    learn = functools.partial(Vocabulary.learn, maximum_documents=0.85)
+    assert learn(documents).words == ("butter", "cheese", "bread", "eggs")
+    learn = functools.partial(Vocabulary.learn, maximum_documents=12)
+    expected = (
+        "2 of 4 words are left out, as they are in more than 12 of the 20 documents (maximum_documents=12); "
+        "8 of 20 documents have no other words. To keep them, give a larger maximum_documents."
+    )
+    with pytest.warns(UserWarning, match=f"^{re.escape(expected)}$"):
+        assert learn(documents).words == ("bread", "eggs")
+    # A third of the occurrences, and no document without words.
+    documents = [["salt", "bread", f"word{'ab'[i % 2]}"] for i in range(20)]
+    with pytest.warns(UserWarning, match=r"2 of 4 words .* 10 of the 20 documents \([^)]*0\.5\)\. To"):
+        Vocabulary.learn(documents)
+    # A tenth of the documents, and few occurrences.
+    some = ["bread", "eggs", "cheese", "butter", "milk"]
+    with pytest.warns(UserWarning, match="1 of 7 words is left .*; 2 of 20 documents have no other"):
+        Vocabulary.learn([["salt"]] * 2 + [["salt", *some]] * 9 + [["rice"]] * 9)
+    # A word among many others is what the limit is for, and so is one of nine documents.
+    Vocabulary.learn([["salt", *(f"word{'abcdef'[(i + k) % 6]}" for k in range(3))] for i in range(24)])
+    Vocabulary.learn(documents[:9])

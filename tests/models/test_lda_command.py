@@ -25,16 +25,16 @@ from fokker.cli.lda_run import _message
 from fokker.cli.lda_wording import COMMAND
 from fokker.corpora import Documents
 from fokker.corpora._tally import Tally
-from fokker.diagnostics import Verdict
+from fokker.diagnostics import Grade, Verdict
 from fokker.models.named_arrays import with_prefix
 from fokker.models.topics import files
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.coherence import npmi, partnered
 from fokker.models.topics.curve import CurvePoint, default_held_out
 from fokker.models.topics.draws import credible_bounds
+from fokker.models.topics.evaluate import HeldOut
 from fokker.models.topics.judgement import (
     TopicWords,
-    compare_predictions,
     effective_sample_size,
     judge_curve,
     judge_draws,
@@ -45,11 +45,13 @@ from fokker.models.topics.judgement import (
 from fokker.models.topics.mixtures_file import MixturesFile
 from fokker.models.topics.model import TopicModel, top_words
 from fokker.models.topics.passes import PassPlan
+from fokker.models.topics.predictions import Predictions, compare_predictions
 from fokker.models.topics.reading import Reading
 from fokker.models.topics.report import curve_figure, documents_used
 from fokker.models.topics.results import Topic, embed_in_plane, headline, hellinger, topics_csv
 from fokker.models.topics.settings import Settings, default_passes
 from fokker.models.topics.starting import resume_run, start_run
+from fokker.models.topics.summary import RunSummary
 from fokker.models.topics.topic_tokens import TopicTokens
 from fokker.models.topics.wording import FIT, number_of_documents
 from marks import long_case
@@ -928,7 +930,7 @@ def curve_of(perplexities, num_exact=0):
 def verdict(perplexity, unigram, curve, draws, effective_draws):
     late = [e.of_draw for e in curve if 4 * e.documents > 3 * curve[-1].documents]
     parts = (
-        compare_predictions(perplexity, unigram, "19 held-out documents", late, COMMAND),
+        compare_predictions(Predictions(perplexity, unigram, 0.01), "19 held-out documents", late, COMMAND),
         judge_curve(curve, COMMAND),
         judge_draws(draws, draws, effective_draws, COMMAND),
     )
@@ -980,6 +982,64 @@ def test_the_verdict_is_honest():
     assert "too few for credible bounds" in verdict(1000, 1500, flat, 3, many)[0][0]
     assert "worth 2.0 independent ones" in verdict(1000, 1500, flat, 20, np.full(4, 2.0))[0][0]
     assert "Single draws do worse" in " ".join(verdict(500, 900, flat, 20, many)[1])
+
+
+def test_topics_within_the_noise_of_the_documents_are_no_better():
+    def judged(*predictions):
+        verdict = compare_predictions(Predictions(*predictions), "17 held-out documents", [], COMMAND)
+        assert verdict.ok is Predictions(*predictions).is_better
+        return verdict
+
+    verdict = judged(9.9725, 9.9830, 0.0014)
+    assert verdict.grade is Grade.BAD
+    assert verdict.problems[0].startswith(
+        "The perplexity of 17 held-out documents is 9.97; with word frequencies alone it is 9.98. The "
+        "difference, 0.1 % ± 0.1 %, is within the noise of so few documents: these topics are not clearly "
+        "better than the word frequencies."
+    )
+    assert judged(9.9725, 9.9830, 0.0004).notes == (
+        "The perplexity of 17 held-out documents is 9.97; with word frequencies alone it is 9.98.",
+    )
+    # Two errors are needed; of one document there is none.
+    assert not judged(100, 100 * np.exp(0.19), 0.1).ok
+    assert judged(100, 100 * np.exp(0.21), 0.1).ok
+    assert judged(9, 10, float("nan")).ok
+    assert "is 10; that is not below the 10 of" in judged(10, 10, 0.0).problems[0]
+
+
+def test_the_error_of_the_difference_is_over_the_documents():
+    """Of documents that differ by far more than two models do."""
+    generator = np.random.default_rng(0)
+    rows = generator.poisson(np.repeat([[0.2] * 40 + [3] * 10, [3] * 10 + [0.2] * 40], 30, axis=0))
+    held_out = HeldOut(Documents.from_matrix(rows))
+    counts = rows.sum(0)
+    # One topic that is those frequencies.
+    held_out.add(((counts + 0.5) / (counts + 0.5).sum())[:, None].astype(np.float64), np.ones(1))
+    found = Predictions.of(held_out, counts)
+    assert found.perplexity == pytest.approx(found.unigram, rel=1e-6)
+    assert found.error < 1e-6
+
+
+@pytest.mark.filterwarnings("always:12 of 24 words")
+def test_texts_without_subjects_have_exit_code_1_and_lost_words_are_named(tmp_path):
+    """By chance the perplexity is a little lower than that of the word frequencies."""
+    generator = np.random.default_rng(0)
+    often, seldom = (" ".join(SUBJECTS[i : i + 2]).split() for i in (0, 2))
+    lines = [
+        " ".join([*generator.choice(often, 14), *generator.choice(seldom, 6 * (i % 3 > 0))])
+        for i in range(300)
+    ]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
+    code, out, err = command(tmp_path / "lines.txt", "--topics", 3, "--out", tmp_path / "run")
+    assert_in(
+        r"12 of 24 words are left out, as they are in more than 150 of the 300 documents \(--max-df 0\.5\); "
+        r"100 of 300 documents have no other words. To keep them, give a larger --max-df\.",
+        err,
+    )
+    summary = RunSummary.read(tmp_path / "run")
+    assert summary.perplexity < summary.unigram_perplexity
+    assert_in("Do not use.*is within the noise of so few documents", out)
+    assert (code, summary.is_useful) == (1, False)
 
 
 def test_topics_that_change_during_the_draws_are_named():

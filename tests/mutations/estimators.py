@@ -77,7 +77,7 @@ MUTATIONS = [
         ("estimators::topics_of_an_older_file_go_on_to_the_bit",),
     ),
     Mutation(
-        "models/topics/judgement.py",
+        "models/topics/predictions.py",
         'explain nothing. {wording.unsuitable}", Grade.BAD)',
         'explain nothing. {wording.unsuitable}")',
         "topics that explain nothing may be used with care",

@@ -6,6 +6,27 @@ _ORDER = "lda_command::the_table_of_mixtures_is_cut_back_and_bears_a_full_disk"
 
 MUTATIONS = [
     Mutation(
+        "models/topics/predictions.py",
+        "self.unigram * np.exp(-_CLEAR * error)",
+        "self.unigram",
+        "topics within the noise of the documents count as better than word frequencies",
+        ("lda_command::topics_within_the_noise_of_the_documents_are_no_better",),
+    ),
+    Mutation(
+        "models/topics/predictions.py",
+        "unigram.log_ratio(scores)[1]",
+        "scores.standard_error / scores.perplexity",
+        "topics and word frequencies are not compared document by document",
+        ("lda_command::the_error_of_the_difference_is_over_the_documents",),
+    ),
+    Mutation(
+        "corpora/_frequent.py",
+        "if not is_part_empty and lost <",
+        "if lost <",
+        "nothing is said of documents that lose all their words",
+        ("corpora::it_is_said_where_frequent_words_are_most_of_a_corpus",),
+    ),
+    Mutation(
         "models/topics/trends.py",
         "np.sqrt((n + 1) / (n - 1)) * stats.t.ppf(tail, n - 1) / stats.norm.ppf(tail)",
         "np.ones(len(n))",

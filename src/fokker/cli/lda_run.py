@@ -132,7 +132,7 @@ def execute(run: "TopicRun", skip: bool) -> int:
     if run.interrupted:
         show(f"interrupted; to continue: {resume_command(run)}")
         return INTERRUPTED
-    return 0 if findings.perplexity < findings.unigram else 1
+    return 0 if findings.predictions.is_better else 1
 
 
 def learn(run: "TopicRun", skip: bool = True) -> "tuple[Findings, list[str]] | None":

@@ -9,6 +9,7 @@ import numpy as np
 
 from fokker._core.files import write_text
 from fokker.corpora._bigrams import BigramCounter, is_repeatable
+from fokker.corpora._frequent import FrequentWords
 from fokker.corpora._stop_words import STOP_WORDS, detected_language
 from fokker.corpora._stop_words import stop_words as stop_words_of
 from fokker.corpora._tokens import joined, normalised, num_letters
@@ -134,6 +135,9 @@ class Vocabulary:
         documents (int) or shares of them (float, from 0 to 1). Of the others, the `maximum_words` that occur
         in most documents are selected and sorted by that number, then alphabetically.
 
+        It warns where the words in too many documents are a large part: a third of all occurrences, where a
+        word counts once per document, or all words of a tenth of the documents.
+
         `stop_words`: a language of `STOP_WORDS` (or its code, such as "de"), a file with one word per line,
         "none", a collection of words, or "auto", those of the language that is detected. `bigrams`: also
         count pairs of words that belong together, such as "new_york", in place of the two words. That needs
@@ -157,11 +161,12 @@ class Vocabulary:
                 documents, minimum_documents, minimum_letters, given_stop_words, maximum_entries
             )
         num_documents, document_counts, undercount = 0, Counter[str](), 0
-        num_tokens, stop_word_counts = 0, Counter[str]()
+        num_tokens, stop_word_counts, frequent = 0, Counter[str](), FrequentWords()
         for tokens in documents:
             num_documents += 1
             counts = Counter(joined(tokens, pairs) if pairs else tokens)
             document_counts.update(counts.keys())
+            frequent.add(counts.keys())
             num_tokens += len(tokens)
             stop_word_counts.update({word: counts[word] for word in counts.keys() & _ALL_STOP_WORDS})
             if len(document_counts) > maximum_entries:
@@ -172,10 +177,12 @@ class Vocabulary:
         smallest, largest = (
             _number_of(limit, num_documents) for limit in (minimum_documents, maximum_documents)
         )
+
+        def is_allowed(word: str) -> bool:
+            return num_letters(word) >= minimum_letters and word not in excluded
+
         candidates = [
-            (-n, word)
-            for word, n in document_counts.items()
-            if smallest <= n <= largest and num_letters(word) >= minimum_letters and word not in excluded
+            (-n, word) for word, n in document_counts.items() if smallest <= n <= largest and is_allowed(word)
         ]
         if not candidates:
             raise ValueError(
@@ -186,7 +193,9 @@ class Vocabulary:
                 "maximum_documents=… or stop_words=…."
             )
         candidates.sort()
-        words = (word for _, word in candidates[:maximum_words])
+        words = [word for _, word in candidates[:maximum_words]]
+        limits = smallest, largest
+        frequent.warn(document_counts, is_allowed, limits, words, num_documents, maximum_documents)
         return Vocabulary(words, undercount=undercount, language=language)
 
 

@@ -174,8 +174,7 @@ def _topic_verdict(summary: RunSummary | None) -> str:
     if summary is None:
         text = "The topics are judged at the end of the run, by its stored draws and the held-out documents."
         return verdict_part(Grade.CARE, [], checked=text, word="No verdict yet.")
-    is_useful = summary.perplexity < summary.unigram_perplexity
-    grade = Grade.BAD if not is_useful else Grade.CARE if summary.problems else Grade.GOOD
+    grade = Grade.BAD if not summary.is_useful else Grade.CARE if summary.problems else Grade.GOOD
     text = (
         f"The held-out perplexity is {summary.perplexity:,.0f}, by word frequencies alone "
         f"{summary.unigram_perplexity:,.0f}."

@@ -62,7 +62,7 @@ def compare(folder: Path, topics: Sequence[int]) -> TopicComparison | None:
         f"<h2>Runs</h2><ul>{links}</ul>",
     )
     write_text(folder / _PAGE, contents)
-    is_useful = any(s.perplexity < s.unigram_perplexity for s in summaries)
+    is_useful = any(s.is_useful for s in summaries)
     return TopicComparison(f"{aligned([columns, *rows])}\n{preferred}", is_useful)
 
 
@@ -76,7 +76,7 @@ def preference(summaries: Sequence[RunSummary], scores: Sequence[DocumentScores]
         return "There are no two complete runs to compare yet."
     best = int(np.argmin([s.perplexity for s in summaries]))
     number, lowest = summaries[best].topics, summaries[best]
-    if not lowest.perplexity < lowest.unigram_perplexity:
+    if not any(s.is_useful for s in summaries):
         return (
             "No number of topics predicts the held-out documents better than the word frequencies alone "
             f"({lowest.unigram_perplexity:,.0f})."

@@ -239,8 +239,19 @@ class HeldOut:
 
     def scores(self) -> DocumentScores:
         """The scores of the documents, p(w) averaged over the draws."""
+        return self._scores(np.log(self._sum / self.draws))
+
+    def unigram_scores(self, word_counts: np.ndarray) -> DocumentScores:
+        """Those of the same words under the word frequencies of the training documents, given counts (V,).
+
+        Each word has half a count more than in these documents, so that unseen words have a positive
+        probability.
+        """
+        weights = word_counts + 0.5
+        return self._scores(np.log(weights / weights.sum())[self._hidden.words])
+
+    def _scores(self, log_p: np.ndarray) -> DocumentScores:
         counts = self._hidden.counts
-        log_p = np.log(self._sum / self.draws)
         size = self.documents.size
         return DocumentScores(
             self.documents.names,

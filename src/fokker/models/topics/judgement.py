@@ -13,9 +13,10 @@ from fokker.corpora import Documents
 from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.topics.coherence import npmi, partnered
 from fokker.models.topics.curve import CurvePoint
-from fokker.models.topics.evaluate import HeldOut, split_tokens
+from fokker.models.topics.evaluate import HeldOut
 from fokker.models.topics.learned_prior import LearnedPrior
 from fokker.models.topics.model import top_words
+from fokker.models.topics.predictions import Predictions, compare_predictions
 from fokker.models.topics.wording import NOT_EXACT, Wording, number_of_documents
 
 # The words of a topic whose seed words are looked for, that are named, and that are measured.
@@ -71,13 +72,12 @@ class Fit:
     are_held_out: bool
     reference: Documents
     word_counts: np.ndarray
-    seed: int
 
-    @property
-    def unigram(self) -> float:
-        """The perplexity of the same words under the word frequencies."""
+    @functools.cached_property
+    def predictions(self) -> Predictions:
+        """The perplexity of the documents that were evaluated, with that under the word frequencies."""
         assert self.evaluated is not None
-        return unigram_perplexity(self.evaluated.documents, self.word_counts, self.seed)
+        return Predictions.of(self.evaluated, self.word_counts)
 
     @functools.cached_property
     def top(self) -> np.ndarray:
@@ -153,29 +153,11 @@ def judge_predictions(fit: Fit, wording: Wording) -> Verdict:
     if len(fit.topics) == 1:
         wording = wording._replace(unsuitable=f"One topic is those frequencies: try more ({wording.topics}).")
     return compare_predictions(
-        fit.evaluated.perplexity,
-        fit.unigram,
+        fit.predictions,
         number_of_documents(fit.evaluated.documents.size, "held-out" if fit.are_held_out else "training"),
         [e.of_draw for e in fit.curve if 4 * e.documents > 3 * fit.curve[-1].documents],
         wording,
     )
-
-
-def compare_predictions(
-    of_topics: float, unigram: float, documents: str, of_late_draws: Sequence[float], wording: Wording
-) -> Verdict:
-    """The perplexity of these documents against that of the word frequencies."""
-    sentence = f"The perplexity of {documents} is {of_topics:,.0f}; "
-    if not of_topics < unigram:
-        problem = f"{sentence}that is not below the {unigram:,.0f} of the word frequencies alone, so that "
-        return Verdict.of_problem(f"{problem}these topics explain nothing. {wording.unsuitable}", Grade.BAD)
-    notes = [f"{sentence}with word frequencies alone it is {unigram:,.0f}."]
-    if of_late_draws and unigram <= np.median(of_late_draws):
-        notes.append(
-            f"Single draws do worse than the word frequencies ({np.median(of_late_draws):,.0f}): only their "
-            f"average is good. {wording.less_noise}"
-        )
-    return Verdict(notes=tuple(notes))
 
 
 def judge_curve(curve: Sequence[CurvePoint], wording: Wording) -> Verdict:
@@ -208,17 +190,6 @@ def effective_sample_size(series: np.ndarray) -> np.ndarray:
         return np.full(series.shape[1:], np.nan)
     effective_draws = np.minimum(statistics.effective_sample_size(series[None]), len(series))
     return np.where(np.ptp(series, axis=0) == 0, np.nan, effective_draws)
-
-
-def unigram_perplexity(documents: Documents, word_counts: np.ndarray, seed: int) -> float:
-    """The perplexity of the same hidden halves under the word frequencies of the training documents.
-
-    Each word has half a count more than in these documents, so that unseen words have a positive probability.
-    """
-    _, hidden = split_tokens(documents, seed)
-    weights = word_counts + 0.5
-    log_p = np.log(weights / weights.sum())[hidden.words]
-    return float(np.exp(-np.sum(hidden.counts * log_p) / hidden.counts.sum()))
 
 
 def _has_enough_exact(curve: Sequence[CurvePoint]) -> bool:

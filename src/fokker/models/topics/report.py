@@ -60,7 +60,9 @@ def report(run: TopicRun, findings: Findings, show: Show = lambda *progress: Non
         f"{_source_of_draws(run)}</p>",
         choice_part(word_figures(topics), "words"),
         "<h2>Held-out perplexity</h2>",
-        figure_part(curve_figure(findings.curve, findings.unigram, findings.perplexity)),
+        figure_part(
+            curve_figure(findings.curve, findings.predictions.unigram, findings.predictions.perplexity)
+        ),
         "<h2>Map of the topics</h2>",
         figure_part(map_figure(findings.topics, findings.distances)),
         "<h2>The run</h2>",

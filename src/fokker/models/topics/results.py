@@ -21,6 +21,7 @@ from fokker.models.topics.judgement import (
     judge,
 )
 from fokker.models.topics.model import TopicModel
+from fokker.models.topics.predictions import Predictions
 from fokker.models.topics.run import TopicRun
 from fokker.models.topics.watcher import Show
 from fokker.models.topics.wording import Wording
@@ -62,7 +63,7 @@ class Topic:
 class Findings:
     """The contents of the report.
 
-    `perplexity`: of the held-out documents under the average of the draws; `unigram`: under the word
+    `predictions`: the perplexity of the held-out documents under the average of the draws, and under the word
     frequencies alone. `verdict`: the reasons not to trust the result, and notes. `scores`:
     those of the held-out documents, which the perplexity summarises. `probability`: that of the bounds of
     words, 0.9 or what so few draws can have.
@@ -71,8 +72,7 @@ class Findings:
     topics: tuple[Topic, ...]
     distances: np.ndarray
     draws: int
-    perplexity: float
-    unigram: float
+    predictions: Predictions
     curve: tuple[CurvePoint, ...]
     verdict: Verdict
     scores: DocumentScores
@@ -100,8 +100,7 @@ def analyse(
         _topics(model, fit, _prevalence(model, run), probability),
         hellinger(model.mean),
         len(draws),
-        held_out.perplexity,
-        fit.unigram,
+        fit.predictions,
         tuple(run.training.curve.points),
         verdict,
         held_out.scores(),

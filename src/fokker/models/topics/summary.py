@@ -12,6 +12,7 @@ import numpy as np
 from fokker._core.files import read_json
 from fokker.models.topics.evaluate import DocumentScores
 from fokker.models.topics.files import SUMMARY, csv_text
+from fokker.models.topics.predictions import Predictions
 from fokker.models.topics.results import Findings, Topic
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class RunSummary:
     """The numbers of a run. Coherences are means over the topics; `seconds` include those before a resume.
 
     `standard_error`: of the perplexity, over the held-out documents. `npmi_error`: of NPMI, over the topics.
+    `unigram_error`: of log(`unigram_perplexity`/`perplexity`), document by document.
 
     `passes`: as asked for, None for no limit. `is_complete`: whether all of them were made.
     """
@@ -44,6 +46,12 @@ class RunSummary:
     documents: int
     seconds: float
     is_complete: bool
+    unigram_error: float = float("nan")  # that older files have not
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether the topics predict better than the word frequencies, by more than their error."""
+        return Predictions(self.perplexity, self.unigram_perplexity, self.unigram_error).is_better
 
     @staticmethod
     def of(run: "TopicRun", findings: Findings) -> "RunSummary":
@@ -59,9 +67,9 @@ class RunSummary:
 
         return RunSummary(
             run.settings.topics,
-            findings.perplexity,
+            findings.predictions.perplexity,
             findings.scores.standard_error,
-            findings.unigram,
+            findings.predictions.unigram,
             mean(lambda topic: topic.coherence),
             float(np.std(coherences, ddof=1) / np.sqrt(number)) if number > 1 else float("nan"),
             mean(lambda topic: topic.c_v),
@@ -72,6 +80,7 @@ class RunSummary:
             run.training.documents,
             run.seconds,
             run.plan.is_complete or (run.corpus.source.single_pass and not run.interrupted),
+            findings.predictions.error,
         )
 
     def to_json(self) -> str:
@@ -86,8 +95,8 @@ class RunSummary:
         """The summary of the run in a folder; None if there is none, or it cannot be read."""
         try:
             values = read_json(folder / SUMMARY)
-            for name in ("standard_error", "npmi", "npmi_error", "c_v", "u_mass"):
-                values[name] = float("nan") if values[name] is None else values[name]
+            for name in ("standard_error", "npmi", "npmi_error", "c_v", "u_mass", "unigram_error"):
+                values[name] = float("nan") if values.get(name) is None else values[name]
             return RunSummary(
                 **values | {"problems": tuple(values["problems"]), "notes": tuple(values["notes"])}
             )

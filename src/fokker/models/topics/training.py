@@ -151,7 +151,6 @@ class Training:
             are_held_out=self.curve.is_held_out,
             reference=Documents.concatenate([*measured, self.sample]),
             word_counts=self.word_counts,
-            seed=settings.seed,
         )
 
     def state(self) -> dict[str, np.ndarray]:
