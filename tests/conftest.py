@@ -9,6 +9,7 @@ import mmap
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -180,3 +181,21 @@ def quickly(request: pytest.FixtureRequest) -> Iterator[None]:
     """Without XLA's optimisations, since tests are nearly all compiling; but for those `optimised`."""
     with contextlib.nullcontext() if "optimised" in request.fixturenames else quick_compiling():
         yield
+
+
+@pytest.fixture
+def fokker(monkeypatch, capsys):
+    """The command, run here: `fokker("check", "file.py:name")` gives its exit code and what it printed."""
+    from fokker import cli
+
+    # Under `python -m pytest` Click would take pytest for the name of the command.
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None, raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fokker", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = capsys.readouterr()
+        return stop.value.code or 0, printed.out, printed.err
+
+    return run
