@@ -374,7 +374,9 @@ def test_a_signal_ends_the_command_with_a_report_that_knows_the_model(
         cli.main()
     assert ended.value.code == 128 + number
     assert signal.getsignal(number) is before
-    assert "Run the same command again, or `fokker resume" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Run the same command again, or `fokker resume" in printed
+    assert "writing the report, which another Ctrl-C leaves out" in printed
     if enough:
         assert "model is not known" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert store.read_checkpoint(tmp_path / "run").draws > 0
@@ -410,6 +412,7 @@ def test_a_signal_ends_the_command_with_a_report_and_a_kill_loses_little(tmp_pat
         before, call = draws(), ["resume", "run"]
     said, code = ended(signal.SIGTERM, *call)
     assert code == 143
+    assert "writing the report, which another Ctrl-C leaves out" in said
     assert "Run the same command again, or `fokker resume run`, to continue." in said
     assert (tmp_path / "run" / "report.html").is_file()
     assert draws() > before

@@ -70,6 +70,8 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, quantiles: S
         if not trace.has_results:
             show(f"there are no draws yet: {trace.stopped}")
             return 1 if code is None else code
+        if code is not None:  # of many draws it takes a while
+            show("the draws are kept; writing the report, which another Ctrl-C leaves out")
         try:
             # Held, as by the run itself: nobody continues a run whose report is being written.
             with locked(out, "writing the report"):
