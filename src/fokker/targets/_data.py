@@ -165,8 +165,8 @@ def _refuse_type(name: str, values: np.ndarray) -> None:
     example = f" holds {cells[int(np.argmax(wrong))]!r} in {place(wrong)}," if cells else ""
     if wrong.all():
         raise TypeError(
-            f"{name}{example} has the type {values.dtype}: give numbers, for categories their codes, as in "
-            "np.unique(column, return_inverse=True)[1]."
+            f"{name}{example}{' and' * bool(cells)} has the type {values.dtype}: give numbers, for categories "
+            "their codes, as in np.unique(column, return_inverse=True)[1]."
         )
     raise TypeError(
         f"{name}{example} which is not a number: give numbers only, and remove rows that lack a value."
