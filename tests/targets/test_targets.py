@@ -142,7 +142,7 @@ def test_data_that_cannot_be_sampled_are_refused(data, words):
         (np.array([1, 2.5], object), r"data holds numbers as object: convert them by \.astype"),
         (np.array(["2020-01-01"], "datetime64[D]"), r"has the type datetime64\[D\]"),
         # NumPy lists times of nanoseconds as whole numbers.
-        (np.array(["2020-01-01"], "datetime64[ns]"), r"holds '2020-01-01.*, and has the type datetime64\[ns\]"),
+        (np.array(["2020-01-01"], "datetime64[ns]"), r"'2020-01-01.*, and has the type datetime64\[ns\]"),
         (np.array([5], "timedelta64[ns]"), r"holds '5 nanoseconds'.*has the type timedelta64\[ns\]"),
         (np.zeros(3, [("a", float)]), "has the type .*: give numbers"),
     ],

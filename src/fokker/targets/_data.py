@@ -164,9 +164,10 @@ def _refuse_type(name: str, values: np.ndarray) -> None:
         raise TypeError(f"{name} holds numbers as {values.dtype}: convert them by .astype(float).")
     example = f" holds {cells[int(np.argmax(wrong))]!r} in {place(wrong)}," if cells else ""
     if wrong.all():
+        both = f"{example} and" if cells else ""
         raise TypeError(
-            f"{name}{example}{' and' * bool(cells)} has the type {values.dtype}: give numbers, for categories "
-            "their codes, as in np.unique(column, return_inverse=True)[1]."
+            f"{name}{both} has the type {values.dtype}: give numbers, for categories their codes, as in "
+            "np.unique(column, return_inverse=True)[1]."
         )
     raise TypeError(
         f"{name}{example} which is not a number: give numbers only, and remove rows that lack a value."
