@@ -16,7 +16,7 @@ from measures import ROOT, SOURCE, imports
 
 # What may not grow: `python tests/measures.py` shows what these numbers are now, and of what.
 LIMITS = {
-    "lines of code outside lab": 48_500,  # in steps of 100, so that not every change has to raise it
+    "lines of code outside lab": 48_600,  # in steps of 100, so that not every change has to raise it
     "parameters annotated Any, of 1,000": 50,
     "files over 400 lines": 0,
     "functions over 60 lines of code": 5,
