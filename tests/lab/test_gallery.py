@@ -86,7 +86,7 @@ class Placed(NamedTuple):
     def step(self, key: Any, state: Any) -> Any:
         return self.advance(key, state)
 
-    def advance(self, key: Any, state: Any) -> Any:
+    def advance(self, key: Any, state: Any, batch: Any = None) -> Any:
         move, coin = jax.random.split(key)
         proposal = state.position + self.step_size * jax.random.normal(move, state.position.shape)
         fall = self.density.potential(state.position) - self.density.potential(proposal)
